@@ -15,6 +15,8 @@ GGUF = ("--model", "x.gguf")
 SOURCE = ("--model", "source:mine:Mine", "--tokenizer", "tiny-target")
 SERVER = ("--model", "http://127.0.0.1:8080", "--tokenizer", "tiny-target")
 HTTP = ("--http", "127.0.0.1:0")
+PAPER = (*MODEL, "--preset", "paper")
+ITSELF = "or give the draft model itself"
 OF_HTTP = {
     "--api-key": "keys",
     "--served-model-name": "x",
@@ -52,22 +54,13 @@ def parsed(*words: str) -> DraftConfig:
         (SOURCE[:2], "--model source:mine:Mine needs --tokenizer NAME|FOLDER|FILE, the target's"),
         (SERVER[:2], "--model http://... needs --tokenizer NAME|FOLDER|FILE, the target's"),
         (("--model", "http://user:password@host"), "--model http://... needs --tokenizer NAME|FOLDER|FILE"),
-        (
-            (*SERVER, "--dtype", "bfloat16"),
-            "--dtype is not for llama.cpp's server; leave it out, or give the draft model itself",
-        ),
+        ((*SERVER, "--dtype", "bfloat16"), f"--dtype is not for llama.cpp's server; leave it out, {ITSELF}"),
         ((*SERVER, "--preset", "paper"), "--preset is not for llama.cpp's server"),
         ((*SERVER, "--verification", "ratio"), "needs the draft model's whole distribution"),
-        (
-            (*SERVER, "--threads", "2"),
-            "--threads is not for llama.cpp's server; start llama-server with it, or give the draft model itself",
-        ),
-        ((*MODEL, "--preset", "paper", "--drafter", "ngram"), "--preset paper has --drafter model; drop one of them"),
-        ((*MODEL, "--preset", "paper", "--drafter", "auto"), "--preset paper has --drafter model; drop one of them"),
-        (
-            (*MODEL, "--preset", "paper", "--verification", "match"),
-            "--preset paper has --verification ratio; drop one of them",
-        ),
+        ((*SERVER, "--threads", "2"), f"--threads is not for llama.cpp's server; start llama-server with it, {ITSELF}"),
+        ((*PAPER, "--drafter", "ngram"), "--preset paper has --drafter model; drop one of them"),
+        ((*PAPER, "--drafter", "auto"), "--preset paper has --drafter model; drop one of them"),
+        ((*PAPER, "--verification", "match"), "--preset paper has --verification ratio; drop one of them"),
         ((*MODEL, "--preset", "x"), "choose one of: paper"),
         ((*MODEL, "--served-model-name", ""), "--served-model-name"),
         ((*MODEL, "--sampling", "temperature"), "--sampling temperature: 'temperature' is not NAME=VALUE"),
@@ -102,14 +95,14 @@ def test_a_node_without_a_model_or_with_one() -> None:
 
 
 def test_the_paper_by_one_switch() -> None:
-    config = parsed(*MODEL, "--preset", "paper")
+    config = parsed(*PAPER)
     assert (config.verification, config.proposal, config.drafter) == ("ratio", "dense-fp32", "model")
     assert replace(config, name="ana").verification == "ratio"
-    assert parsed(*MODEL, "--preset", "paper", "--verification", "ratio") == config
+    assert parsed(*PAPER, "--verification", "ratio") == config
 
 
 def test_the_history_is_each_users_own_wherever_there_are_keys() -> None:
     assert (parsed(*BARE).whose_history, parsed(*BARE).history_tokens) == ("node", 1_000_000)
-    keyed = (*BARE, "--http", "127.0.0.1:0", "--api-key", "keys")
+    keyed = (*BARE, *HTTP, "--api-key", "keys")
     assert parsed(*keyed).whose_history == "user"
     assert parsed(*keyed, "--history", "node").whose_history == "node"

@@ -2,26 +2,14 @@
 
 import pytest
 
-from draft_node.core.actions import (
-    Away,
-    Connected,
-    Deliver,
-    EndTexts,
-    Fail,
-    Finish,
-    GiveUp,
-    Reconnect,
-    Send,
-    Tell,
-)
+from draft_node.core.actions import Away, Connected, Deliver, EndTexts, Fail, Finish, GiveUp, Reconnect, Send, Tell
 from draft_node.core.core import DraftCore
-from draft_node.core.generation import Generation
-from draft_node.core.link import VerifyLink
 from draft_node.core.session import State
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.wire.handshake import Heartbeat, Hello, Leave
-from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Verdict
-from tests.fakes import make_hello, make_welcome, replace_message, session_id
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Verdict
+from tests.draft_node.core.scripted import make_core, messages_of, request_of
+from tests.fakes import make_welcome, replace_message, session_id
 
 WELCOME = make_welcome(context_len=100)
 TIMEOUT_S, TOO_LONG_S = 3.0, 10.0
@@ -30,13 +18,7 @@ ONE, TWO = session_id(1), session_id(2)
 
 
 def make(**options):
-    """A core whose verify node was never there."""
-    link = VerifyLink.begin(make_hello(), TIMEOUT_S, now=0.0)
-    return DraftCore(link, connect_timeout_s=TOO_LONG_S, **options)
-
-
-def request(number=1, **changes):
-    return replace_message(Generation(session_id(number), (1, 2, 3), Sampling(seed=number), max_tokens=20), **changes)
+    return make_core(TIMEOUT_S, connect_timeout_s=TOO_LONG_S, **options)
 
 
 def kinds(actions):
@@ -61,15 +43,12 @@ def core():
     """Connected, with one text that the verify node knows."""
     core = make()
     core.receive(WELCOME, 0.0)
-    core.begin(request(), 0.0)
+    core.begin(request_of(), 0.0)
     return core
 
 
-# -- users -------------------------------------------------------------------------------------------------------------
-
-
 def test_tokens_and_the_end_are_for_the_user_of_the_session(core):
-    core.begin(request(2), 0.0)
+    core.begin(request_of(2), 0.0)
     assert told(core.receive(verdict(2), 1.0)) == [(TWO, Deliver((7,)))]
     last = core.receive(verdict(2, tokens=(8,), base_len=4, finish_reason="stop"), 2.0)
     assert kinds(last) == [Tell, Close, Tell]
@@ -84,9 +63,6 @@ def test_who_leaves_closes_the_session_once_and_its_counts_stay(core):
     assert core.receive(verdict(base_len=4), 2.0) == []  # it comes too late
 
 
-# -- the draft model ---------------------------------------------------------------------------------------------------
-
-
 def test_a_proposal_becomes_a_draft_of_its_session_unless_the_text_is_over(core):
     actions = core.receive(verdict(), 1.0)
     wanted = actions[-1]
@@ -96,9 +72,6 @@ def test_a_proposal_becomes_a_draft_of_its_session_unless_the_text_is_over(core)
     assert (type(sent.message), sent.message.tokens) == (Draft, (8, 9))
     core.forget(ONE, 5.0)
     assert core.proposed(proposed, 6.0) == []
-
-
-# -- the connection ----------------------------------------------------------------------------------------------------
 
 
 def test_silence_makes_another_connection_and_texts_wait(core):
@@ -117,18 +90,18 @@ def test_a_connection_that_ended_or_cannot_send_drops_what_was_on_it_once(core, 
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_who_leaves_while_the_line_is_down_closes_the_session_when_it_is_back(core, restarts):
-    core.begin(request(2), 0.0)
+    core.begin(request_of(2), 0.0)
     core.receive(verdict(1), 1.0)
     core.broke(2.0)
     assert core.forget(ONE, 2.5) == []
     welcome = replace_message(WELCOME, boot_id=b"verify-2") if restarts else WELCOME
-    messages = [action.message for action in core.receive(welcome, 3.0) if isinstance(action, Send)]
+    messages = messages_of(core.receive(welcome, 3.0))
     assert [one for one in messages if isinstance(one, Close)] == ([] if restarts else [Close(ONE, 1)])
     assert [one.session_id for one in messages if isinstance(one, OpenSession)] == [TWO]
 
 
 def test_a_message_that_is_too_large_fails_its_text_only(core):
-    core.begin(request(2), 0.0)
+    core.begin(request_of(2), 0.0)
     assert core.too_large(ONE, Fail("too_large", "over the limit")) == [Tell(ONE, Fail("too_large", "over the limit"))]
     assert core.too_large(session_id(9), Fail("too_large", "over the limit")) == []
     assert core.sessions[TWO].state is State.OPENING
@@ -150,12 +123,9 @@ def test_a_session_refused_again_is_opened_after_a_wait(core):
     assert kinds(core.tick(1.1)) == [OpenSession, Propose]
 
 
-# -- an absence that is too long ---------------------------------------------------------------------------------------
-
-
 def test_a_node_that_does_not_stay_gives_up():
     core = make()
-    core.begin(request(), 0.0)
+    core.begin(request_of(), 0.0)
     assert GiveUp not in kinds(core.tick(TOO_LONG_S))
     assert kinds(core.tick(TOO_LONG_S + 0.1))[-1] is GiveUp
 
@@ -163,7 +133,7 @@ def test_a_node_that_does_not_stay_gives_up():
 def test_a_node_that_stays_ends_the_texts_that_wait_and_goes_on_asking():
     core = make(stays=True)
     assert EndTexts not in kinds(core.tick(TOO_LONG_S + 0.1))  # nobody waits
-    core.begin(request(), 0.0)
+    core.begin(request_of(), 0.0)
     actions = core.tick(TOO_LONG_S + 1.0)
     assert EndTexts(1) in actions
     away = Fail("verify_away", "the verify node has been away for 11 s; ask again later")
@@ -172,15 +142,12 @@ def test_a_node_that_stays_ends_the_texts_that_wait_and_goes_on_asking():
     assert kinds(core.receive(WELCOME, 12.0)) == [Connected]
 
 
-# -- the end -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_drain_tells_and_closes_all_and_whoever_comes_later_is_told_too(core):
-    core.begin(request(2), 0.0)
+    core.begin(request_of(2), 0.0)
     actions = core.drain(DRAINING)
     assert told(actions) == [(ONE, DRAINING), (TWO, DRAINING)]
     assert kinds(actions)[2:] == [Close, Close]
-    assert core.begin(request(3), 1.0) == [Tell(session_id(3), DRAINING)]
+    assert core.begin(request_of(3), 1.0) == [Tell(session_id(3), DRAINING)]
     assert core.forget(session_id(3), 5.0) == core.forget(ONE, 5.0) == []
 
 
@@ -189,4 +156,4 @@ def test_who_leaves_says_so_and_then_nothing_more(core):
     assert core.leave(closed) == [Send(Leave()), Tell(ONE, closed)]
     assert core.forget(ONE, 5.0) == []  # the verify node ends the sessions of a node that leaves
     assert core.send_failed(1.0) == []
-    assert core.begin(request(2), 1.0) == [Tell(TWO, closed)]
+    assert core.begin(request_of(2), 1.0) == [Tell(TWO, closed)]

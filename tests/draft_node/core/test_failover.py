@@ -1,11 +1,9 @@
 """A draft core with several verify nodes: what it sends where when one dies, drains, refuses or sends sessions on."""
 
 import pytest
+from msgspec.structs import replace
 
 from draft_node.core.actions import Away, Connect, Connected, Deliver, Disconnect, Fail, Reconnect, Send, Tell
-from draft_node.core.core import DraftCore
-from draft_node.core.generation import Generation
-from draft_node.core.link import VerifyLink
 from draft_node.core.links import GRACE_S, IDLE_S, JITTER_S, REDIRECT_S, TRY_S
 from draft_node.core.request_queue import LATER_S
 from draft_node.core.session import State
@@ -13,42 +11,40 @@ from draft_node.core.verify_nodes import Address
 from goodspeed.errors import PeerRefused
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.handshake import Heartbeat, Leave, Sibling
-from goodspeed.wire.messages import OpenSession, Redirect, Refusal, Sampling, Verdict
-from tests.fakes import make_hello, make_welcome, session_id
+from goodspeed.wire.messages import OpenSession, Redirect, Refusal, Verdict
+from tests.draft_node.core.scripted import make_core, request_of, welcome_of
+from tests.fakes import session_id
 
 A, B = Address("tcp://a:1"), Address("tcp://b:1")
 ONE = session_id(1)
 LATER = GRACE_S + JITTER_S + 0.1
 STOPPING = Refusal("draining", "it stops", "go elsewhere")
+UNFIT = Refusal("tokenizer", "it does not fit", "take another")
 
 
-def welcome(boot, target="t"):
-    return make_welcome(boot_id=boot.encode().ljust(8, b"-"), target_fingerprint=target)
+def make(*addresses):
+    return make_core(connect_timeout_s=60.0, addresses=addresses or (A, B))
 
 
-def make(*addresses, **options):
-    link = VerifyLink.begin(make_hello(), 3.0, now=0.0)
-    return DraftCore(link, 60.0, addresses=addresses or (A, B), **options)
-
-
-def request(number=1):
-    return Generation(session_id(number), (1, 2, 3), Sampling(seed=number), max_tokens=20)
+def alone():
+    """A core that knows one verify node, which is there."""
+    core = make(A)
+    core.receive(welcome_of("a"), 1.0, 0)
+    return core
 
 
 def with_both(target="t"):
     """A core with links 0 and 1 that are there, and a session on link 0, whose home it is."""
     core = make()
     core.tick(TRY_S)
-    core.receive(welcome("a"), TRY_S, 0)
-    core.receive(welcome("b", target), TRY_S, 1)
-    core.begin(request(), TRY_S)
+    core.receive(welcome_of("a"), TRY_S, 0)
+    core.receive(welcome_of("b", target), TRY_S, 1)
+    core.begin(request_of(), TRY_S)
     return core
 
 
-def sent(actions, kind=None):
-    return [
-        (one.link, one.message) for one in actions if isinstance(one, Send) and isinstance(one.message, kind or object)
-    ]
+def sent(actions, kind):
+    return [(one.link, one.message) for one in of_kind(actions, Send) if isinstance(one.message, kind)]
 
 
 def opened(actions):
@@ -81,12 +77,12 @@ def test_the_next_address_is_tried_when_the_first_does_not_answer_and_serves_unt
     core = make()
     assert of_kind(core.tick(TRY_S - 0.1), Connect) == []
     assert of_kind(core.tick(TRY_S), Connect) == [Connect(1, B)]
-    core.begin(request(), TRY_S)
-    actions = core.receive(welcome("b"), 1.5, 1)
+    core.begin(request_of(), TRY_S)
+    actions = core.receive(welcome_of("b"), 1.5, 1)
     assert of_kind(actions, Connected)[0].link == 1
     assert opened(actions) == [(1, 1, (), 0)]
     assert core.link is core.links[1]
-    core.receive(welcome("a"), 2.0, 0)
+    core.receive(welcome_of("a"), 2.0, 0)
     assert core.link is core.links[1]
 
 
@@ -143,9 +139,8 @@ def test_a_redirect_of_a_past_epoch_or_of_another_link_is_ignored():
 
 
 def test_a_session_that_was_sent_to_who_does_not_answer_goes_anywhere():
-    core = make(A)
-    core.receive(welcome("a"), 1.0, 0)
-    core.begin(request(), 1.0)
+    core = alone()
+    core.begin(request_of(), 1.0)
     tell(core, Sibling(A.endpoint), Sibling(B.endpoint))
     assert of_kind(core.receive(redirect(), 2.0, 0), Connect) == [Connect(1, B)]
     moved = []
@@ -160,18 +155,18 @@ def test_a_verify_node_that_stops_sends_new_and_old_sessions_home_elsewhere():
     core = with_both()
     core.receive(STOPPING, 2.0, 0)
     assert core.links.home == 1
-    assert opened(core.begin(request(2), 2.0)) == [(1, 1, (), 0)]
+    assert opened(core.begin(request_of(2), 2.0)) == [(1, 1, (), 0)]
     assert opened(core.tick(2.15)) == [(1, 2, (), 0)]
 
 
 def test_an_idle_link_is_given_up_with_leave():
     core = with_both()
     gone = []
-    for second in range(1, int(IDLE_S) + 4):
-        beat(core, 0, "a", second + 1.0)
-        beat(core, 1, "b", second + 1.0)
-        gone += [one for one in core.tick(second + 1.0) if isinstance(one, Disconnect | Send)]
-    assert [one for one in gone if isinstance(one, Disconnect)] == [Disconnect(1)]
+    for second in range(2, int(IDLE_S) + 5):
+        beat(core, 0, "a", second)
+        beat(core, 1, "b", second)
+        gone += of_kind(core.tick(second), Disconnect | Send)
+    assert of_kind(gone, Disconnect) == [Disconnect(1)]
     assert gone.index(Send(Leave(), 1)) == gone.index(Disconnect(1)) - 1
     assert 1 not in core.links
 
@@ -182,16 +177,16 @@ def test_messages_to_a_lost_verify_node_are_dropped_with_its_link():
     gone = []
     for second in range(2, int(IDLE_S) + 5):
         beat(core, 0, "a", second)
-        gone += [one for one in core.tick(second) if isinstance(one, Disconnect | Reconnect)]
+        gone += of_kind(core.tick(second), Disconnect | Reconnect)
     assert gone[-2:] == [Reconnect(1), Disconnect(1)], "closing a channel waits for messages in its queue"
 
 
 def test_two_endpoints_of_one_process_are_one_link_and_nothing_is_opened_twice():
     core = make()
     core.tick(TRY_S)
-    core.receive(welcome("same"), TRY_S, 0)
-    core.begin(request(), TRY_S)
-    actions = core.receive(welcome("same"), 1.5, 1)
+    core.receive(welcome_of("same"), TRY_S, 0)
+    core.begin(request_of(), TRY_S)
+    actions = core.receive(welcome_of("same"), 1.5, 1)
     assert of_kind(actions, Disconnect) == [Disconnect(0)]
     assert sent(actions, Leave) == [], "it would end the sessions"
     assert opened(actions) == []
@@ -202,41 +197,40 @@ def test_two_endpoints_of_one_process_are_one_link_and_nothing_is_opened_twice()
 def test_a_text_fails_where_nobody_has_its_target_any_more():
     core = with_both("u")
     core.receive(Heartbeat(b"another-"), 2.0, 0)
-    actions = [*core.receive(welcome("a2", "u"), 2.1, 0), *core.tick(2.1 + LATER)]
+    actions = [*core.receive(welcome_of("a2", "u"), 2.1, 0), *core.tick(2.1 + LATER)]
     assert [one.item.code for one in of_kind(actions, Tell) if isinstance(one.item, Fail)] == ["target_changed"]
 
 
 @pytest.mark.parametrize("code", ["tokenizer", "version"])
 def test_one_of_two_verify_nodes_that_refuses_this_node_is_survived(code):
     core = make()
-    core.receive(Refusal(code, "it does not fit", "take another"), 0.5, 0)
+    core.receive(replace(UNFIT, code=code), 0.5, 0)
     assert of_kind(core.tick(TRY_S), Connect) == [Connect(1, B)]
-    core.begin(request(), TRY_S)
-    assert opened(core.receive(welcome("b"), 1.5, 1)) == [(1, 1, (), 0)]
+    core.begin(request_of(), TRY_S)
+    assert opened(core.receive(welcome_of("b"), 1.5, 1)) == [(1, 1, (), 0)]
 
 
 def test_the_last_verify_node_that_refuses_this_node_is_not_survived():
     core = make()
     core.tick(TRY_S)
-    core.receive(Refusal("tokenizer", "it does not fit", "take another"), 1.1, 0)
+    core.receive(UNFIT, 1.1, 0)
     with pytest.raises(PeerRefused):
-        core.receive(Refusal("tokenizer", "it does not fit", "take another"), 1.2, 1)
+        core.receive(UNFIT, 1.2, 1)
 
 
 def test_a_draining_verify_node_is_one_to_go_on_with():
-    core = make(A)
-    core.receive(welcome("a"), 1.0, 0)
+    core = alone()
     tell(core, Sibling(A.endpoint), Sibling(B.endpoint))
-    core.begin(request(), 2.0)
+    core.begin(request_of(), 2.0)
     core.receive(redirect(), 2.1, 0)
     tell(core, Sibling(A.endpoint, is_draining=True), Sibling(B.endpoint))
-    assert core.receive(Refusal("tokenizer", "it does not fit", "take another"), 2.2, 1) == []
+    assert core.receive(UNFIT, 2.2, 1) == []
     beat(core, 0, "a", 5.0)
     assert opened(core.tick(2.1 + REDIRECT_S)) == [(0, 2, (), 1)]
     assert core.receive(redirect(2), 6.0, 0) == [], "B is no place to wait for"
     assert core.links.on(ONE) == 0
     core.receive(STOPPING, 6.5, 0)
-    assert core.receive(Refusal("tokenizer", "it does not fit", "take another"), 6.6, 1) == [], "A may be back"
+    assert core.receive(UNFIT, 6.6, 1) == [], "A may be back"
 
 
 def test_what_a_verify_node_says_of_a_session_that_is_not_with_it_is_ignored():

@@ -4,11 +4,12 @@ from itertools import pairwise
 
 import pytest
 
-from draft_node.core.link import MAX_BACKOFF_S, REBUILD_S, Command, VerifyLink
+from draft_node.core.link import MAX_BACKOFF_S, REBUILD_S, Command
 from goodspeed.errors import PeerRefused
 from goodspeed.wire.handshake import VERSION, Heartbeat
 from goodspeed.wire.messages import Refusal
-from tests.fakes import make_hello, make_welcome, replace_message, session_id
+from tests.draft_node.core.scripted import make_link
+from tests.fakes import make_welcome, replace_message, session_id
 
 WELCOME = make_welcome()
 ALIVE = Heartbeat(b"verify-1")
@@ -17,7 +18,7 @@ ALIVE = Heartbeat(b"verify-1")
 @pytest.fixture
 def link():
     """A link that is not connected yet."""
-    return VerifyLink.begin(make_hello(), timeout_s=3.0, now=0.0)
+    return make_link()
 
 
 @pytest.fixture

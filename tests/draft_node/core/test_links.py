@@ -2,19 +2,15 @@
 
 from random import Random
 
-from draft_node.core.link import VerifyLink
 from draft_node.core.links import GRACE_S, IDLE_S, JITTER_S, MAX_TRIED, REDIRECT_S, TRY_S, Links
 from draft_node.core.verify_nodes import Address, VerifyNodes
 from goodspeed.wire.handshake import Sibling
-from tests.fakes import make_hello, make_welcome, session_id
+from tests.draft_node.core.scripted import make_link, welcome_of
+from tests.fakes import session_id
 
 A, B, C = (Address(f"tcp://{name}:1") for name in "abc")
 ONE, TWO = session_id(1), session_id(2)
 LATER = GRACE_S + JITTER_S + 0.1
-
-
-def welcome(boot="a", target="t"):
-    return make_welcome(boot_id=boot.encode().ljust(8, b"-"), target_fingerprint=target)
 
 
 def sibling(address, **changes):
@@ -22,19 +18,14 @@ def sibling(address, **changes):
 
 
 def make(*addresses):
-    return Links(VerifyLink.begin(make_hello(), 3.0, now=0.0), addresses or (A, B), Random(1))
+    return Links(make_link(), addresses or (A, B), Random(1))
 
 
 def arrive(links, number, now=0.0, *, boot=None, target="t"):
     """The link's verify node answers the Hello."""
-    said = welcome(boot or links.address(number).endpoint[6], target)
+    said = welcome_of(boot or links.address(number).endpoint[6], target)
     links[number].heard(said, now)
     return links.welcomed(number, said)
-
-
-def lose(links, number, now, **options):
-    links[number].broke(now)
-    links.lost(number, now, **options)
 
 
 def connected(*addresses):
@@ -44,9 +35,6 @@ def connected(*addresses):
     for address in addresses[1:]:
         arrive(links, links._make(address, 0.0))
     return links
-
-
-# -- the verify nodes -------------------------------------------------------------------------------------------------
 
 
 def test_candidates_are_those_with_the_target_that_do_not_stop_the_least_waited_for_first():
@@ -65,9 +53,6 @@ def test_equals_come_in_random_order():
     assert orders == {(A, B), (B, A)}
 
 
-# -- the home ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_redirect_moves_the_home_later_where_that_verify_node_is_not_there_yet():
     links = connected(A)
     links.verify_nodes.learn([sibling(B)])
@@ -84,9 +69,6 @@ def test_a_later_redirect_to_a_verify_node_that_is_there_replaces_a_home_to_be()
     assert links.send(TWO, C, 1.1, moves_home=True) is None
     arrive(links, made, 1.5)
     assert links.home == 1
-
-
-# -- where a session goes ----------------------------------------------------------------------------------------------
 
 
 def test_a_welcome_is_believed_before_what_others_tell_of_it():
@@ -114,9 +96,6 @@ def test_who_is_silent_for_too_long_is_not_waited_for():
     assert links.place(ONE, "t", REDIRECT_S + 0.1) == 0
 
 
-# -- which links there are ---------------------------------------------------------------------------------------------
-
-
 def test_nobody_is_tried_while_the_home_is_there_and_has_what_is_wanted():
     links = make(A, B)
     arrive(links, 0)
@@ -129,7 +108,8 @@ def test_while_the_home_is_away_also_those_are_tried_that_lack_the_target_that_i
     links = make(A)
     arrive(links, 0)
     links.verify_nodes.learn([sibling(A, target_fingerprint="t"), sibling(B, target_fingerprint="u")])
-    lose(links, 0, 1.0)
+    links[0].broke(1.0)
+    links.lost(0, 1.0)
     assert links.address(links.next_to_try(["t"], 1.0 + LATER)) == B
 
 

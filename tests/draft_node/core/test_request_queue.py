@@ -5,24 +5,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draft_node.core.actions import Send
-from draft_node.core.core import DraftCore
 from draft_node.core.generation import Generation
-from draft_node.core.link import VerifyLink
 from draft_node.core.request_queue import LATER_S
 from draft_node.core.session import State
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Close, OpenSession, Refusal, Sampling, Verdict
-from tests.fakes import Desk, make_hello, make_welcome, session_id
+from tests.draft_node.core.scripted import make_core, messages_of
+from tests.fakes import Desk, make_welcome, session_id
 
 WELCOME = make_welcome(context_len=1000)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("begin"), st.integers(0, 1)),
+        st.tuples(st.just("end"), st.integers(0, 49)),
+        st.tuples(st.just("rooms"), st.integers(0, 5)),
+        st.tuples(st.just("prompt rooms"), st.integers(0, 2)),
+        st.tuples(st.just("wait"), st.sampled_from([0.1, 0.5, 2.0])),
+    ),
+    max_size=30,
+)
 
 
 class Node:
     """A core on a clock of its own, in front of a verify node with so many rooms."""
 
     def __init__(self, num_slots=2, num_rooms=100, connected=True, **options):
-        link = VerifyLink.begin(make_hello(), 1e9, now=0.0)
-        self.core = DraftCore(link, max_sessions=num_slots, num_parallel=None, **options)
+        self.core = make_core(1e9, max_sessions=num_slots, num_parallel=None, **options)
         self.now = 0.0
         self.num_rooms = num_rooms
         self.num_prompt_rooms = 100  # for texts with prompt logprobs
@@ -34,11 +42,11 @@ class Node:
             self.carry_out(self.core.receive(WELCOME, 0.0))
 
     def carry_out(self, actions):
-        for action in actions:
-            if isinstance(action, Send) and isinstance(action.message, OpenSession):
-                self.opened(action.message)
-            if isinstance(action, Send) and isinstance(action.message, Close):
-                self.rooms.remove(number_of(action.message))
+        for message in messages_of(actions):
+            if isinstance(message, OpenSession):
+                self.opened(message)
+            if isinstance(message, Close):
+                self.rooms.remove(number_of(message))
         return actions
 
     def opened(self, message):
@@ -86,15 +94,12 @@ def number_of(message):
     return next(number for number in range(50) if session_id(number) == message.session_id)
 
 
-# -- slots of this node ------------------------------------------------------------------------------------------------
-
-
 def test_who_comes_first_gets_a_slot_and_the_next_one_when_it_is_free():
     node = Node()
     node.begin(1, 2, 3, 4)
     assert (node.asked, node.core.queue.num_running, node.core.queue.num_waiting) == ([1, 2], 2, 2)
     actions = node.end(2)
-    assert [type(action.message) for action in actions if isinstance(action, Send)] == [Close, OpenSession]
+    assert [type(message) for message in messages_of(actions)] == [Close, OpenSession]
     assert node.asked == [1, 2, 3]
 
 
@@ -157,9 +162,6 @@ def test_a_user_with_272_texts_keeps_no_other_out():
     assert (queue.num_running, queue.num_waiting) == (16, 255)
 
 
-# -- room at the verify node -------------------------------------------------------------------------------------------
-
-
 def test_who_finds_no_room_waits_in_order_and_the_first_alone_asks_again():
     node = Node(num_slots=4, num_rooms=1)
     node.begin(1, 2, 3, 4)
@@ -179,9 +181,6 @@ def test_after_a_break_those_with_a_place_are_opened_again_and_room_is_tried_ane
     node.carry_out(node.core.receive(WELCOME, 1.0))
     node.wait(0.1)
     assert (node.asked, node.rooms) == ([1, 2, 3], [1, 2, 3])
-
-
-# -- room for prompt logprobs ------------------------------------------------------------------------------------------
 
 
 def test_texts_without_room_for_prompt_logprobs_let_others_pass():
@@ -217,8 +216,8 @@ def test_texts_abandoned_at_once_do_not_have_the_draft_node_barred():
     refused = list[str]()
 
     def carry_out(actions):
-        for action in actions:
-            for answer in desk.up("a", action.message) if isinstance(action, Send) else ():
+        for message in messages_of(actions):
+            for answer in desk.up("a", message):
                 refused.extend([answer.code] if isinstance(answer, Refusal) else [])
                 carry_out(node.core.receive(answer, desk.now))
 
@@ -255,17 +254,6 @@ def test_texts_that_are_held_back_wait_and_are_opened_later():
 
 
 # -- laws --------------------------------------------------------------------------------------------------------------
-
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("begin"), st.integers(0, 1)),
-        st.tuples(st.just("end"), st.integers(0, 49)),
-        st.tuples(st.just("rooms"), st.integers(0, 5)),
-        st.tuples(st.just("prompt rooms"), st.integers(0, 2)),
-        st.tuples(st.just("wait"), st.sampled_from([0.1, 0.5, 2.0])),
-    ),
-    max_size=30,
-)
 
 
 @settings(max_examples=60)

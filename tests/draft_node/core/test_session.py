@@ -1,5 +1,6 @@
 """One generation at the draft node: every event in every state that matters."""
 
+import dataclasses
 from itertools import pairwise
 
 import pytest
@@ -7,16 +8,21 @@ from msgspec.structs import fields, replace
 
 from draft_node.core.actions import Deliver, Fail, Finish, Send
 from draft_node.core.generation import Generation
-from draft_node.core.session import MAX_REFUSALS, MAX_RESEND_S, RESEND_S, Session, State
+from draft_node.core.session import MAX_REFUSALS, MAX_RESEND_S, RESEND_S, RetransmissionTimer, Session, State
 from draft_node.core.text import Text
+from experiments.simulation.settings import PAPER, Settings
+from experiments.simulation.world import World
 from goodspeed.drafting.proposing import Propose, Proposed
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.generation import Constraint
-from goodspeed.wire.messages import Ack, Close, Draft, LogitRules, OpenSession, Refusal, Sampling, Verdict
-from tests.draft_node.core.scripted import opened
+from goodspeed.wire.messages import Ack, Close, Draft, LogitRules, OpenSession, Refusal, Sampling, Slo, Verdict
+from tests.draft_node.core.scripted import ID, opened
 from tests.fakes import make_welcome
 
-ID = b"0123456789abcdef"
 REQUEST = Generation(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, stop_ids=(0,), verification="ratio", max_draft=7)
+DRAFT = Draft(ID, 1, 4, (8, 9), complete=True, proposal=b"p")
+CHAT = Objectives(0.5, 0.05, "chat")
+TIMED = replace(REQUEST, slo=CHAT, asked_at=10.0)
 
 
 def verdict(base_len, tokens, may_draft=0, *, epoch=1, finish_reason=None, verified=0, accepted=0, **changes):
@@ -29,13 +35,7 @@ def refusal(code, epoch=1):
 
 
 def proposed(session, tokens, **changes):
-    values = {
-        "session_id": ID,
-        "epoch": session.epoch,
-        "round": session.stream.round,
-        "tokens": tuple(tokens),
-    } | changes
-    return Proposed(**values)
+    return Proposed(ID, session.epoch, session.stream.round, tuple(tokens), **changes)
 
 
 def sent(actions):
@@ -54,8 +54,9 @@ def session():
 @pytest.fixture
 def running(session):
     """It has sent a draft of two tokens."""
-    session.receive(verdict(3, [7], may_draft=2), 1.0)
-    session.proposed(proposed(session, [8, 9], proposal=b"p"))
+    asked = Propose(REQUEST, 1, 1, (1, 2, 3, 7), 2, max_depth=2)
+    assert session.receive(verdict(3, [7], may_draft=2), 1.0) == [Deliver((7,)), Send(Ack(ID, 1, 4)), asked]
+    assert session.proposed(proposed(session, [8, 9], proposal=b"p")) == [Send(DRAFT)]
     assert session.state is State.RUNNING
     return session
 
@@ -75,14 +76,8 @@ def test_connect_opens_and_warms_the_draft_model():
 
 
 def test_all_that_the_wire_has_of_a_generation_is_copied():
-    full = Generation(
-        ID,
-        (1, 2, 3),
-        Sampling(seed=5),
-        max_tokens=20,
-        stop_ids=(0,),
-        verification="ratio",
-        max_draft=7,
+    full = replace(
+        REQUEST,
         num_logprobs=2,
         num_prompt_logprobs=1,
         min_tokens=3,
@@ -99,19 +94,12 @@ def test_all_that_the_wire_has_of_a_generation_is_copied():
     assert {name: getattr(opening, name) for name in shared} == {name: getattr(full, name) for name in shared}
 
 
-def test_a_verdict_is_delivered_and_drafted_on(session):
-    assert session.receive(verdict(3, [7], may_draft=2), 1.0) == [
-        Deliver((7,)),
-        Send(Ack(ID, 1, 4)),
-        Propose(REQUEST, 1, 1, (1, 2, 3, 7), 2, max_depth=2),
-    ]
-    draft = Draft(ID, 1, 4, (8, 9), complete=True, proposal=b"p")
-    assert session.proposed(proposed(session, [8, 9], proposal=b"p")) == [Send(draft)]
-    delivered, acknowledged, asked = session.receive(verdict(4, [8, 5], may_draft=3, verified=2, accepted=1), 3.0)
+def test_a_verdict_is_delivered_and_drafted_on(running):
+    delivered, acknowledged, asked = running.receive(verdict(4, [8, 5], may_draft=3, verified=2, accepted=1), 3.0)
     assert (delivered, acknowledged) == (Deliver((8, 5)), Send(Ack(ID, 1, 6)))
     assert asked == Propose(REQUEST, 1, 2, (1, 2, 3, 7, 8, 5), 3, max_depth=3)
-    assert session.committed == (7, 8, 5)
-    assert session.statistics.draft_acceptance_rate == 0.5
+    assert running.committed == (7, 8, 5)
+    assert running.statistics.draft_acceptance_rate == 0.5
 
 
 @pytest.mark.parametrize("num_before", [0, 1])
@@ -149,12 +137,11 @@ def test_a_gap_is_told_once_however_many_verdicts_are_behind_it(session):
 
 
 def test_a_draft_is_repeated_byte_for_byte_and_ever_more_rarely(running):
-    draft = Draft(ID, 1, 4, (8, 9), complete=True, proposal=b"p")
     times = []
     for step in range(20, 400):
         if actions := running.tick(step / 10):
             times.append(step / 10)
-            assert actions == [Send(Ack(ID, 1, 4)), Send(draft)]
+            assert actions == [Send(Ack(ID, 1, 4)), Send(DRAFT)]
     gaps = [after - before for before, after in pairwise(times)]
     assert gaps == pytest.approx([2.0, 4.0, 8.0, 8.0, 8.0])
     assert max(gaps) <= MAX_RESEND_S
@@ -214,9 +201,6 @@ def test_a_token_in_between_forgives_refusals():
     assert not session.done
 
 
-# -- prompts in memory, and constraints --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("num_cached", [0, 2])
 def test_the_first_verdict_tells_what_was_in_memory(session, num_cached):
     session.receive(verdict(3, [7], num_cached=num_cached), 1.0)
@@ -269,3 +253,89 @@ def test_what_fills_the_context_does_not_go_on():
     alone = Session(REQUEST)
     alone.tokens.append(9)  # another verify node had a longer context
     assert alone.connect(0.0, make_welcome(context_len=4)) == [Finish("length")]
+
+
+# -- service levels ----------------------------------------------------------------------------------------------------
+
+
+def test_the_verify_node_is_told_them_and_how_long_the_text_has_waited():
+    assert opened(Session(TIMED), 10.25).slo == Slo(CHAT, 0.25)
+
+
+def test_opened_again_it_tells_for_how_long_the_first_token_has_been_there():
+    session = Session(TIMED)
+    opened(session, 10.0)
+    session.receive(verdict(3, [7]), 11.0)
+    session.receive(verdict(4, [8]), 11.5)
+    session.disconnect()
+    again = opened(session, 13.0)
+    assert (again.slo, again.committed) == (Slo(CHAT, 3.0, since_first_s=2.0), (7, 8))
+
+
+def test_where_nothing_is_ever_promised_a_text_that_insists_ends_at_once():
+    session = Session(replace(TIMED, otherwise="refuse"))
+    [failed] = session.connect(10.0, make_welcome(promises=False))
+    assert (type(failed), failed.code, session.done) == (Fail, "not_promised", True)
+
+
+def test_a_text_that_is_under_way_goes_on_at_a_verify_node_that_promises_nothing():
+    session = Session(replace(TIMED, otherwise="refuse"))
+    opened(session, 10.0)
+    session.receive(verdict(3, [7]), 11.0)
+    session.disconnect()
+    assert opened(session, 12.0, promises=False).committed == (7,)
+
+
+def test_it_knows_whether_it_is_promised_until_it_is_opened_again():
+    session = Session(TIMED)
+    opened(session, 10.0)
+    assert session.promised is None
+    session.receive(verdict(3, [7], epoch=2, promised=True), 10.1)
+    assert session.promised is None, "of another epoch"
+    session.receive(verdict(3, [7], promised=False), 10.1)
+    assert session.promised is False
+    session.receive(verdict(4, [7], promised=True), 10.2)
+    assert session.promised is True
+    session.receive(verdict(3, [7], promised=False), 10.3)
+    assert session.promised is True, "a verdict that comes again"
+    session.disconnect()
+    opened(session, 11.0)
+    assert session.promised is None, "another verify node may keep no book of it"
+
+
+# -- a message is repeated not before its answer can be there, and less and less often ---------------------------------
+
+
+def test_the_answer_to_a_word_that_was_repeated_tells_nothing_and_the_silence_stays():
+    timer = RetransmissionTimer()
+    timer.said(0.0, is_timed=True)
+    timer.again()
+    timer.again()
+    timer.answered(5.0)
+    assert timer.answer_s == 0.0
+    assert timer.said(5.0, is_timed=True) == 4.0
+    timer.answered(5.5)
+    assert timer.said(6.0, is_timed=True) == RESEND_S
+
+
+def test_after_a_new_beginning_only_what_was_measured_counts():
+    timer = RetransmissionTimer()
+    timer.said(0.0, is_timed=True)
+    timer.answered(1.5)
+    timer.said(2.0, is_timed=True)
+    timer.again()
+    timer.begin()
+    assert timer.silence_s == pytest.approx(3.0)
+
+
+def test_copies_do_not_fill_a_narrow_line():
+    """8,000 bytes a draft, 4,000 a second: after 1 s of silence each was repeated, and all took twice as long."""
+    settings = Settings(
+        num_clients=2, num_sessions=4, num_at_once=1, min_tokens=40, stops=0.0, policy="fixed", budget=16
+    )
+    settings = dataclasses.replace(settings, drafted_bytes=500.0, bytes_per_s=(4000.0,), **PAPER)
+    world = World(1, settings)
+    world.run(150.0)
+    sessions = [generation.session for draft in world.drafts for generation in draft.done]
+    num_rounds = sum(session.statistics.num_rounds for session in sessions)
+    assert sum(session.statistics.num_resends for session in sessions) < num_rounds / 2

@@ -3,7 +3,7 @@
 The verify node is true to one text, but may say any part of it at any time, of any epoch, again and again.
 """
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -11,13 +11,11 @@ from draft_node.core.actions import Action, Deliver, Fail, Finish, Send
 from draft_node.core.generation import Generation
 from draft_node.core.session import MAX_RESEND_S, Session, State
 from goodspeed.drafting.proposing import Propose, Proposed
-from goodspeed.wire.fields import FinishReason, Verification
+from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict
-from tests.draft_node.core.scripted import ScriptedDrafter
+from tests.draft_node.core.scripted import ID, PROMPT, ScriptedDrafter
 from tests.fakes import make_welcome
 
-ID = b"0123456789abcdef"
-PROMPT = (1, 2, 3)
 TEXT = tuple(4 + at % 5 for at in range(30))
 WRONG = (30,) * 20
 CODES = ["unknown_session", "wrong_base", "too_long", "stale_epoch", "too_many_sessions", "too_many_prompt_logprobs"]
@@ -49,29 +47,12 @@ class SessionLaws(RuleBasedStateMachine):
         probabilities=st.sampled_from([0.0, 0.6, 1.0]),
         has_model=st.booleans(),
     )
-    def begin(
-        self,
-        verification: Verification,
-        drafts: bool,
-        logprobs: bool,
-        index: tuple[int, ...],
-        probabilities: float,
-        has_model: bool,
-    ) -> None:
-        request = Generation(
-            ID,
-            PROMPT,
-            Sampling(seed=5),
-            max_tokens=len(TEXT),
-            stop_ids=(0,),
-            verification=verification,
-            max_draft=8 * drafts,
-            num_logprobs=0 if logprobs else None,
-        )
-        ngrams = (
-            ScriptedDrafter(request, text=PROMPT + index, probabilities=probabilities) if index and drafts else None
-        )
-        self.session = Session(request, ngrams=ngrams, num_parallel=1 if has_model else None)
+    def begin(self, verification, drafts, logprobs, index, probabilities, has_model):
+        asked = {"verification": verification, "max_draft": 8 * drafts, "num_logprobs": 0 if logprobs else None}
+        request = Generation(ID, PROMPT, Sampling(seed=5), max_tokens=len(TEXT), stop_ids=(0,), **asked)
+        ngrams = ScriptedDrafter(request, text=PROMPT + index, probabilities=probabilities)
+        has_index = index and drafts
+        self.session = Session(request, ngrams=ngrams if has_index else None, num_parallel=1 if has_model else None)
 
     def _take(self, actions: list[Action]) -> list[Action]:
         for action in actions:
@@ -237,11 +218,4 @@ class SessionLaws(RuleBasedStateMachine):
 
 
 TestSessionLaws = SessionLaws.TestCase
-TestSessionLaws.settings = settings(
-    max_examples=150,
-    stateful_step_count=50,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+TestSessionLaws.settings = settings(max_examples=150, stateful_step_count=50, derandomize=True, database=None)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import openai
+import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.testclient import TestClient
 
@@ -42,6 +43,28 @@ from tests.draft_node.service.test_slo_tiers import levels
 CONTEXT_LEN = 1000
 CONSTRAINTS = Constraints(tokenizer_folder.load("tiny-target"))
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+KEY = "the-key-itself"
+USER = {"role": "user", "content": "hi"}
+BODIES: dict[str, dict[str, Any]] = {
+    "completions": {"prompt": "hi"},
+    "chat/completions": {"messages": [USER]},
+    "responses": {"input": "hi"},
+    "messages": {"messages": [USER]},
+}
+"""What each API needs to write a text, by its path."""
+
+
+def body_of(path: str, max_tokens: int = 3, **body: Any) -> dict[str, Any]:
+    """The body that asks the API at this path for a text of so many tokens."""
+    limit = "max_output_tokens" if path == "responses" else "max_tokens"
+    return {limit: max_tokens, **BODIES[path], **body}
+
+
+def scope_of(path: str, host: str = "127.0.0.1") -> dict[str, Any]:
+    """What a server tells an application of a request with JSON in it."""
+    line = {"type": "http", "method": "POST", "path": path, "query_string": b""}
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    return {**line, "headers": headers, "client": (host, 1)}
 
 
 class Bytes(TokenTexts):
@@ -83,6 +106,7 @@ class FakeService(Service):
         self._secret = secrets.token_bytes(32)
         self.completion_defaults = self.chat_defaults = Defaults()
         self.users: set[str] = set()
+        self.prompts: list[str] = []  # of chats, as the template wrote them
         self.generations: list[Generation] = []
         self.parser: ParserSettings | None = None  # the latest text's
         self.error: Exception | None = None
@@ -150,7 +174,8 @@ class FakeService(Service):
             raise PromptError("this tokenizer has no chat template; send a plain prompt, or use a model made for chat")
         self.num_encoded += 1
         self.users.add(user)
-        return tuple("".join(f"{message['role']}:{message['content']};" for message in messages).encode())
+        self.prompts.append("".join(f"{message['role']}:{message['content']};" for message in messages))
+        return tuple(self.prompts[-1].encode())
 
     def defaults(self, *, chat: bool) -> Defaults:
         return self.chat_defaults if chat else self.completion_defaults
@@ -185,6 +210,13 @@ def official(api: "Api", api_key: str = "none") -> openai.OpenAI:
     return openai.OpenAI(base_url="http://testserver/v1", api_key=api_key, http_client=http, max_retries=0)
 
 
+def anthropics(api: "Api") -> Any:
+    """Anthropic's official client of an application in this process; who has not installed it skips the test."""
+    anthropic = pytest.importorskip("anthropic")
+    http = Client(api.app)
+    return anthropic.Anthropic(base_url="http://testserver", api_key="none", http_client=http, max_retries=0)
+
+
 class Api:
     """The application around such a service, and a client of it."""
 
@@ -195,11 +227,19 @@ class Api:
         self.app = create_app(self.service, self.config, lambda: (b"metrics 1\n", "text/plain"), keys)
         self.client = Client(self.app)
 
+    @property
+    def prompt(self) -> str:
+        """The newest prompt of a chat."""
+        return self.service.prompts[-1]
+
     def complete(self, **body: Any) -> Any:
         return self.client.post("/v1/completions", json={"prompt": "hello", **body})
 
     def chat(self, **body: Any) -> Any:
-        return self.client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "hi"}], **body})
+        return self.client.post("/v1/chat/completions", json={"messages": [USER], **body})
+
+    def ask(self, path: str, max_tokens: int = 3, **body: Any) -> Any:
+        return self.client.post(f"/v1/{path}", json=body_of(path, max_tokens, **body))
 
     def queue(self, num_texts: int, user: str = "testclient") -> None:
         """Has another request's texts in the queue, for as long as the service lasts."""
@@ -218,6 +258,27 @@ def error_of(answer: Any, status: int = 400) -> dict[str, Any]:
     assert set(error) == {"message", "type", "param", "code"}
     assert error["message"]
     return error
+
+
+def keyed() -> Api:
+    """An application for those who have `KEY`."""
+    return Api(keys=Keys([KEY]))
+
+
+def refused(answer: Any, param: str, what: str = "", *, code: str | None = None) -> str:
+    """Returns the message of an answer that refuses this parameter, with these words and this code if given."""
+    error = error_of(answer)
+    assert error["param"] == param
+    assert code in (None, error["code"])
+    assert what in error["message"]
+    message: str = error["message"]
+    return message
+
+
+def ignored_of(answer: Any) -> list[str]:
+    """The names of what was ignored in a request that was served."""
+    assert answer.status_code == 200, answer.text
+    return [name for name in answer.headers.get("X-GoodSpeed-Ignored", "").split(", ") if name]
 
 
 def named_events_of(answer: Any) -> list[dict[str, Any]]:
@@ -239,3 +300,10 @@ def events_of(answer: Any) -> list[str]:
     assert events.pop() == ""
     assert all(event.startswith("data: ") for event in events)
     return [event.removeprefix("data: ") for event in events]
+
+
+def chunks_of(answer: Any) -> list[dict[str, Any]]:
+    """The chunks of a stream of OpenAI's older APIs, up to its end."""
+    *events, done = events_of(answer)
+    assert done == "[DONE]"
+    return [json.loads(event) for event in events]

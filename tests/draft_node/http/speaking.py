@@ -15,7 +15,7 @@ from goodspeed.engine.tokenizing.text import NOTHING, Inputs, encode_chat
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import TokenLogprobs
 from tests.chats import QWEN3, ids_of, tokenizer, vocabulary
-from tests.draft_node.http.fake import FakeService
+from tests.draft_node.http.fake import Api, FakeService
 
 
 class SpeakingService(FakeService):
@@ -30,7 +30,6 @@ class SpeakingService(FakeService):
         self.chats = ChatSupport.of(self.own_tokenizer, **options)
         self.says = says
         self.num_at_once = num_at_once
-        self.prompts: list[str] = []
         self.constraints = Constraints(vocabulary())
 
     async def encode_chat(
@@ -49,7 +48,7 @@ class SpeakingService(FakeService):
         yield Begun("b1")
         answer = OutputProcessor(self.own_tokenizer, TokenTexts(self.own_tokenizer), generation, parser)
         written = ids_of(self.says)
-        ids, reason = written[: generation.max_tokens], "stop" if len(written) <= generation.max_tokens else "length"
+        ids = written[: generation.max_tokens]
         for start in range(0, len(ids), self.num_at_once):
             some = tuple(ids[start : start + self.num_at_once])
             told = () if generation.num_logprobs is None else tuple(TokenLogprobs(-0.5, (), ()) for _ in some)
@@ -57,5 +56,10 @@ class SpeakingService(FakeService):
             if answer.is_complete:
                 break
         if not answer.is_complete:
-            yield answer.take(Finish("stop" if reason == "stop" else "length"))
+            yield answer.take(Finish("stop" if ids == written else "length"))
         yield Ended(answer.reason, answer.stop, answer.num_tokens, Statistics(), None, answer.num_thinking)
+
+
+def speaking(says: str = "x", template: str = QWEN3, num_at_once: int = 1, **options: Any) -> Api:
+    """An application whose model says this; options: of its `ChatSupport`."""
+    return Api(service=SpeakingService(says, template, num_at_once, **options), max_tokens=1000)

@@ -4,13 +4,14 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from draft_node.core.generation import Generation
 from draft_node.model import drafting as module
-from draft_node.model.circuit_breaker import OPEN_S
+from draft_node.model.circuit_breaker import MAX_OPEN_S, OPEN_S, CircuitBreaker
 from draft_node.model.drafting import Drafting
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.wire.messages import Sampling
@@ -124,9 +125,7 @@ async def test_nothing_piles_up_while_the_model_hangs(monkeypatch: pytest.Monkey
 
 
 @run_async
-async def test_a_model_that_hangs_holds_no_end_up(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_model_that_hangs_holds_no_end_up(monkeypatch, caplog):
     monkeypatch.setattr(module, "DRAFTING_TIMEOUT_S", 0.05)
     drafting, fake = make()
     fake.go_on.clear()
@@ -153,3 +152,31 @@ def test_the_model_thread_may_take_a_request_at_any_moment() -> None:
     assert fake.known == {bytes([1]) * 16}
     drafting.forget(bytes([1]) * 16)
     assert fake.known == set()
+
+
+# -- the circuit breaker -----------------------------------------------------------------------------------------------
+
+
+def test_after_each_failure_in_a_row_it_rests_for_longer():
+    breaker, now, ends = CircuitBreaker(), 0.0, [0.0]
+    for _ in range(5):
+        breaker.begin(now)
+        breaker.failed(now)
+        while breaker.is_open(now):
+            now += 0.5
+        ends.append(now)
+    rests = [after - before for before, after in pairwise(ends)]
+    assert rests == [OPEN_S, 2 * OPEN_S, 4 * OPEN_S, MAX_OPEN_S, MAX_OPEN_S]
+    breaker.worked()
+    breaker.failed(now)
+    assert breaker.is_open(now + OPEN_S - 0.1)
+    assert not breaker.is_open(now + OPEN_S)
+    assert breaker.num_failures == 6
+
+
+def test_it_survives_failures_for_days():
+    breaker = CircuitBreaker()
+    for number in range(2000):
+        breaker.failed(number * MAX_OPEN_S)
+    assert breaker.is_open(2000 * MAX_OPEN_S - 0.1)
+    assert not breaker.is_open(2000 * MAX_OPEN_S)

@@ -1,6 +1,7 @@
 """Drafts with llama.cpp: what a draft model of our own would draft, and what becomes of a server that does not work."""
 
 import asyncio
+import dataclasses
 import json
 import socket
 import threading
@@ -22,7 +23,7 @@ from draft_node.model.llamacpp.drafter import LlamaDrafter
 from draft_node.model.llamacpp.server import Ask, Server
 from goodspeed.drafting.confidence import AT_NO_CONFIDENCE
 from goodspeed.drafting.drafter import Drafter
-from goodspeed.drafting.proposing import Propose, Proposed
+from goodspeed.drafting.proposing import Propose
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.text import num_tokens
 from goodspeed.engine.torch import checkpoints
@@ -36,12 +37,11 @@ from tests.waiting import run_async
 
 VOCABULARY = tokenizer_folder.load("tiny-target")
 TEXT = tuple(VOCABULARY.tokenizer("Once upon a time there lived a hungry fox called Anni.")["input_ids"])
-SAMPLINGS = [
-    Sampling(temperature=0.0),
-    Sampling(seed=3),
-    Sampling(temperature=0.7, top_k=20, seed=4),
-    Sampling(top_p=0.9, seed=5),
-]
+GREEDY = Sampling(temperature=0.0)
+SAMPLINGS = [GREEDY, Sampling(seed=3), Sampling(temperature=0.7, top_k=20, seed=4), Sampling(top_p=0.9, seed=5)]
+SPLIT = tuple(VOCABULARY.tokenizer("é" * 20)["input_ids"])
+"""A text after which `tiny-draft-s` writes characters of two tokens."""
+A, B, C, D = 10813, 243, 221, 28  # A to C are one emoji of SmolLM2
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +70,32 @@ def wanted(number: int = 1, length: int = 12, text: tuple[int, ...] = TEXT, **ch
     return Propose(request, 1, 1, text, length, **of_propose)
 
 
-def ours(*proposes: Propose) -> list[Proposed]:
-    checkpoint = checkpoints.load("tiny-draft-s")
-    found: list[Proposed] = run(Drafter(checkpoint, start(checkpoint, num_pages=256), max_width=1), *proposes)
+def tokens_of(drafter: LlamaDrafter, number: int = 1, **options: Any) -> tuple[int, ...]:
+    """What is drafted for `wanted` with these options."""
+    found: tuple[int, ...] = run(drafter, wanted(number, **options))[0].tokens
     return found
+
+
+def ours(*proposes: Propose) -> Any:
+    """What a draft model of our own proposes."""
+    checkpoint = checkpoints.load("tiny-draft-s")
+    return run(Drafter(checkpoint, start(checkpoint, num_pages=256), max_width=1), *proposes)
+
+
+def record(drafter: LlamaDrafter) -> list[list[Ask]]:
+    """The requests of each step from now on."""
+    asked: list[list[Ask]] = []
+
+    class Recorded:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+        def complete(self, asks: list[Ask]) -> Any:
+            asked.append(asks)
+            return real.complete(asks)
+
+    real, drafter.server = drafter.server, Recorded()  # type: ignore[assignment]
+    return asked
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
@@ -81,13 +103,7 @@ def test_it_drafts_what_the_model_in_torch_drafts(drafter: LlamaDrafter, samplin
     proposes = [wanted(number, 24, sampling=replace(sampling, seed=number)) for number in (1, 2)]
     for here, there in zip(run(drafter, *proposes), ours(*proposes), strict=True):
         assert here.tokens[:24] == there.tokens
-        assert here.probabilities is not None
-        assert there.probabilities is not None
         assert here.probabilities[:24] == pytest.approx(there.probabilities, abs=0.01)
-
-
-SPLIT = tuple(VOCABULARY.tokenizer("é" * 20)["input_ids"])
-"""A text after which `tiny-draft-s` writes characters of two tokens."""
 
 
 @pytest.mark.parametrize("sampling", [SAMPLINGS[0], SAMPLINGS[2], Sampling(temperature=0.2, seed=6)])
@@ -95,59 +111,37 @@ def test_characters_of_several_tokens_are_drafted_like_others(drafter: LlamaDraf
     asked = record(drafter)
     [here], [there] = run(drafter, propose := wanted(text=SPLIT, sampling=sampling)), ours(propose)
     assert here.tokens[:12] == there.tokens
-    assert here.probabilities is not None
-    assert there.probabilities is not None
     if sampling.temperature:
-        assert any(ask.is_forced for ask in asked)
+        assert any(ask.is_forced for [ask] in asked)
         assert here.probabilities[:12] == pytest.approx(there.probabilities, abs=0.01)
     else:
         untold = AT_NO_CONFIDENCE + (1.0 - AT_NO_CONFIDENCE) * module.UNTOLD
         assert here.probabilities[::2] == pytest.approx([untold] * 6)
         assert here.probabilities[1::2] == pytest.approx(there.probabilities[1::2], abs=0.01)
-        assert [ask.num_tokens for ask in asked] == [12]
+        assert [ask.num_tokens for [ask] in asked] == [12]
 
 
 def test_a_rule_at_temperature_0_looks_at_the_likeliest_tokens_within_a_character(drafter: LlamaDrafter) -> None:
-    greedy = Sampling(temperature=0.0)
-    [plain] = run(drafter, wanted(text=SPLIT, sampling=greedy))
-    without = LogitRules(logit_bias=(TokenBias(plain.tokens[0], -100.0),))
-    propose = wanted(2, text=SPLIT, sampling=greedy, logit_rules=without)
+    likeliest = tokens_of(drafter, text=SPLIT, sampling=GREEDY)[0]
+    without = LogitRules(logit_bias=(TokenBias(likeliest, -100.0),))
+    propose = wanted(2, text=SPLIT, sampling=GREEDY, logit_rules=without)
     [here], [there] = run(drafter, propose), ours(propose)
     assert here.tokens[:12] == there.tokens
-    assert plain.tokens[0] not in here.tokens
+    assert likeliest not in here.tokens
 
 
 def test_more_texts_than_slots_take_turns_and_share_nothing(drafter: LlamaDrafter) -> None:
     proposes = [wanted(number, 6) for number in range(1, 6)]
     asked = record(drafter)
     assert [each.tokens for each in run(drafter, *proposes)] == [each.tokens for each in ours(*proposes)]
-    firsts: dict[int, int] = {}
-    for ask in asked:
-        firsts[ask.slot] = firsts.get(ask.slot, 0) + ask.is_new
-    assert sum(firsts.values()) >= 5  # each text begins in a slot of which nothing is used
-
-
-def record(drafter: LlamaDrafter) -> list[Ask]:
-    """All requests from now on."""
-    asked: list[Ask] = []
-
-    class Recorded:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(real, name)
-
-        def complete(self, asks: list[Ask]) -> Any:
-            asked.extend(asks)
-            return real.complete(asks)
-
-    real, drafter.server = drafter.server, Recorded()  # type: ignore[assignment]
-    return asked
+    assert sum(ask.is_new for step in asked for ask in step) >= 5  # each begins in a slot of which nothing is used
 
 
 def test_a_long_text_is_read_in_parts(drafter: LlamaDrafter) -> None:
     text = TEXT * 60
     asked = record(drafter)
     [proposed] = run(drafter, wanted(length=0, text=text))
-    lengths = [len(ask.prompt) for ask in asked]
+    lengths = [len(ask.prompt) for [ask] in asked]
     assert max(after - before for before, after in zip([0, *lengths], lengths, strict=False)) == module.PREFILL_CHUNK
     assert (lengths[-1], proposed.tokens) == (len(text), ())
 
@@ -166,72 +160,58 @@ def test_alternatives_stand_beside_doubtful_tokens(drafter: LlamaDrafter) -> Non
 
 
 def test_no_draft_is_deeper_than_permitted(drafter: LlamaDrafter) -> None:
-    [proposed] = run(drafter, wanted(length=12, max_depth=3))
-    assert len(proposed.tokens) == 3
+    assert len(tokens_of(drafter, length=12, max_depth=3)) == 3
 
 
 def test_rules_that_need_only_the_likeliest_tokens_apply(drafter: LlamaDrafter) -> None:
-    greedy = Sampling(temperature=0.0)
-    [plain] = run(drafter, wanted(sampling=greedy))
-    first = plain.tokens[0]
-    [banned] = run(drafter, wanted(2, sampling=greedy, stop_ids=(first,), min_tokens=5))
-    biased = LogitRules(logit_bias=(TokenBias(first, -50.0),))
-    [pushed] = run(drafter, wanted(3, sampling=greedy, logit_rules=biased))
-    assert first not in (banned.tokens[0], pushed.tokens[0])
-    assert banned.tokens[0] == pushed.tokens[0]
-    [ended] = run(drafter, wanted(4, sampling=greedy, stop_ids=(plain.tokens[2],)))
-    assert ended.tokens == plain.tokens[:3]
+    plain = tokens_of(drafter, sampling=GREEDY)
+    banned = tokens_of(drafter, 2, sampling=GREEDY, stop_ids=plain[:1], min_tokens=5)
+    biased = LogitRules(logit_bias=(TokenBias(plain[0], -50.0),))
+    pushed = tokens_of(drafter, 3, sampling=GREEDY, logit_rules=biased)
+    assert banned[0] == pushed[0] != plain[0]
+    assert tokens_of(drafter, 4, sampling=GREEDY, stop_ids=plain[2:3]) == plain[:3]
 
 
 def test_under_the_ratio_rule_nothing_is_drafted(drafter: LlamaDrafter) -> None:
-    assert run(drafter, wanted(verification="ratio"))[0].tokens == ()
+    assert tokens_of(drafter, verification="ratio") == ()
 
 
 def test_another_tokenizer_is_refused(running: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace as changed
-
     wider = SimpleNamespace(get_vocab=lambda: {"a word": 4999}, added_tokens_decoder={})
     with pytest.raises(CheckpointError, match="has another tokenizer than --tokenizer tiny-target: 4096 tokens, not"):
-        running.check(changed(VOCABULARY, tokenizer=wider, num_tokens=5000))
+        running.check(dataclasses.replace(VOCABULARY, tokenizer=wider, num_tokens=5000))
     monkeypatch.setattr(server, "encode_part", lambda tokenizer, text: [1, 2, 3])
     with pytest.raises(CheckpointError, match="a test text has other token ids; give a GGUF file of the target's"):
         running.check(VOCABULARY)
 
 
 def test_a_file_without_the_tokenizers_added_tokens_drafts_what_it_has(running: Server) -> None:
-    from dataclasses import replace as changed
-
     padded = tokenizer_folder.load("tiny-target").tokenizer
     padded.add_special_tokens({"pad_token": "[PAD]"})
     assert num_tokens(padded) == VOCABULARY.num_tokens + 1
-    assert running.check(changed(VOCABULARY, tokenizer=padded, num_tokens=num_tokens(padded))) == VOCABULARY.num_tokens
+    targets = dataclasses.replace(VOCABULARY, tokenizer=padded, num_tokens=num_tokens(padded))
+    assert running.check(targets) == VOCABULARY.num_tokens
     narrow = LlamaDrafter(running, VOCABULARY.num_tokens)
     narrow.vocab_size = 100  # the target's
-    [found] = run(narrow, wanted(wants_alternatives=True))
-    assert all(token < 100 for token in found.tokens)
-    assert run(narrow, wanted(2, text=(*TEXT, VOCABULARY.num_tokens)))[0].tokens == ()
+    assert all(token < 100 for token in tokens_of(narrow, wants_alternatives=True))
+    assert tokens_of(narrow, 2, text=(*TEXT, VOCABULARY.num_tokens)) == ()
 
 
 @pytest.mark.parametrize(
-    ("url", "why"),
+    ("url", "environment", "why"),
     [
-        ("https://127.0.0.1:8080", "write http://HOST:PORT"),
-        ("http://me:secret@127.0.0.1:8080", "write http://HOST:PORT, and a key into LLAMA_API_KEY"),
-        ("http://127.0.0.1:8080/v1", "write http://HOST:PORT"),
-        ("http://127.0.0.1:99999", "write http://HOST:PORT"),
-        ("http://127.0.0.1:8080\n", "write http://HOST:PORT"),
-        ("http://192.0.2.1:8080", "is beyond this machine: .* or --trusted-network"),
+        ("https://127.0.0.1:8080", {}, "write http://HOST:PORT"),
+        ("http://me:secret@127.0.0.1:8080", {}, "write http://HOST:PORT, and a key into LLAMA_API_KEY"),
+        ("http://127.0.0.1:8080/v1", {}, "write http://HOST:PORT"),
+        ("http://127.0.0.1:99999", {}, "write http://HOST:PORT"),
+        ("http://127.0.0.1:8080\n", {}, "write http://HOST:PORT"),
+        ("http://192.0.2.1:8080", {}, "is beyond this machine: .* or --trusted-network"),
+        ("http://127.0.0.1:8080", {"LLAMA_API_KEY": "a\nsecret"}, "LLAMA_API_KEY holds no key"),
     ],
 )
-def test_a_url_that_is_refused(url: str, why: str) -> None:
+def test_a_url_or_key_that_is_none_is_refused_and_no_secret_told(url: str, environment: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as error:
-        connecting.at_url(url, {}, trusted_network=False)
-    assert "secret" not in str(error.value)
-
-
-def test_a_key_that_is_none_is_refused_and_not_told() -> None:
-    with pytest.raises(ConfigError, match="LLAMA_API_KEY holds no key") as error:
-        connecting.at_url("http://127.0.0.1:8080", {"LLAMA_API_KEY": "a\nsecret"}, trusted_network=False)
+        connecting.at_url(url, environment, trusted_network=False)
     assert "secret" not in str(error.value)
 
 
@@ -264,9 +244,6 @@ BAD: dict[str, Any] = {
 }
 
 
-A, B, C, D = 10813, 243, 221, 28  # A to C are one emoji of SmolLM2
-
-
 @pytest.mark.parametrize(
     ("tokens", "entries", "own"),
     [
@@ -292,15 +269,14 @@ def test_a_server_that_speculates_itself_tells_less_and_drafts_as_far() -> None:
     others: list[dict[str, Any]] = [{"id": each, "logprob": 0.0, "top_logprobs": []} for each in (37, 28, 216)]
     answer = {"tokens": [216, 37, 28, 216], "completion_probabilities": [first, *others]}
     with fake(lambda: raw(answer)) as running:
-        [proposed] = run(LlamaDrafter(running, 49152), wanted(length=4, sampling=Sampling(temperature=0.0)))
-    assert proposed.tokens == (216, 37, 28, 216)
+        assert tokens_of(LlamaDrafter(running, 49152), length=4, sampling=GREEDY) == (216, 37, 28, 216)
 
 
 def test_a_server_that_never_tells_the_likeliest_tokens_is_not_asked_for_ever() -> None:
     asked = []
     answer = {"tokens": [7], "completion_probabilities": [{"id": 7, "top_logprobs": []}]}
     with fake(lambda: asked.append(1) or raw(answer)) as running:  # type: ignore[func-returns-value]
-        assert run(LlamaDrafter(running, 50), wanted())[0].tokens == ()
+        assert tokens_of(LlamaDrafter(running, 50)) == ()
     assert len(asked) == 2
 
 
@@ -325,11 +301,8 @@ def fake(answer: Any) -> Iterator[Server]:
 
         def log_message(self, *args: Any) -> None: ...
 
-    class Listening(ThreadingHTTPServer):
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            """The client may hang up."""
-
-    with Listening(("127.0.0.1", 0), Handler) as listening:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        vars(listening)["handle_error"] = lambda *_: None  # the client may hang up
         threading.Thread(target=listening.serve_forever, daemon=True).start()
         port = listening.server_address[1]
         found = Server("fake", "127.0.0.1", port, "key")
@@ -350,33 +323,31 @@ def test_a_hostile_answer_is_an_error_by_name(what: str) -> None:
 def test_the_least_temperature_fails_nobody() -> None:
     coldest = Sampling(temperature=5e-324, top_k=3)
     with fake(lambda: raw(completion(7, 8))) as running:
-        assert len(run(LlamaDrafter(running, 50), wanted(length=3, sampling=coldest))[0].tokens) >= 3
+        assert len(tokens_of(LlamaDrafter(running, 50), length=3, sampling=coldest)) >= 3
 
 
 def test_texts_that_take_too_long_together_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STEP_TOKENS", 15)
-    asked = []
     with fake(lambda: raw(completion(7))) as running:
         drafter = LlamaDrafter(running, 50)
-        complete = running.complete
-        running.complete = lambda asks: asked.append(len(asks)) or complete(asks)  # type: ignore[method-assign,func-returns-value]
+        asked = record(drafter)
         found = run(drafter, *(wanted(number, 2, tuple(range(10))) for number in (1, 2)))
     assert all(len(proposed.tokens) >= 2 for proposed in found)
-    assert asked[0] == 1
+    assert len(asked[0]) == 1
 
 
-def test_ids_beyond_the_vocabulary_are_not_drafted_and_an_endless_answer_is_cut() -> None:
-    greedy = Sampling(temperature=0.0)
-    with fake(lambda: raw(completion(99))) as bad:
-        assert run(LlamaDrafter(bad, 50), wanted(sampling=greedy))[0].tokens == ()
-    with fake(lambda: raw(completion(*[7] * 90))) as bad:
-        assert run(LlamaDrafter(bad, 50), wanted(length=3, sampling=greedy))[0].tokens == (7, 7, 7)
-
-
-@pytest.mark.parametrize("answer", [raw({}), raw({"error": {"message": "too long"}}, 400)])
-def test_an_answer_without_tokens_ends_one_proposal_without_drafts(answer: tuple[int, bytes]) -> None:
+@pytest.mark.parametrize(
+    ("answer", "tokens"),
+    [
+        (raw(completion(99)), ()),  # beyond the vocabulary
+        (raw(completion(*[7] * 90)), (7, 7, 7)),  # endless
+        (raw({}), ()),
+        (raw({"error": {"message": "too long"}}, 400), ()),
+    ],
+)
+def test_an_answer_is_cut_and_one_without_tokens_of_the_vocabulary_ends_the_proposal(answer, tokens):
     with fake(lambda: answer) as bad:
-        assert run(LlamaDrafter(bad, 100), wanted())[0].tokens == ()
+        assert tokens_of(LlamaDrafter(bad, 50), length=3, sampling=GREEDY) == tokens
 
 
 @run_async
@@ -398,9 +369,7 @@ async def test_a_server_that_fails_is_left_alone_and_tried_again(caplog: pytest.
 
 
 @pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n"])
-def test_a_silent_or_dripping_server_has_the_time_for_a_step_and_no_more(
-    begin: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_or_dripping_server_has_the_time_for_a_step_and_no_more(begin, monkeypatch):
     monkeypatch.setattr("draft_node.model.circuit_breaker.DRAFTING_TIMEOUT_S", 0.3)
     may_end = threading.Event()
 

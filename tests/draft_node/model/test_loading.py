@@ -1,7 +1,5 @@
 """The precision in which a draft model is loaded."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -21,9 +19,7 @@ from tests.engine import gguf_models
         ("bfloat16", False, False, torch.bfloat16),
     ],
 )
-def test_a_cpu_takes_the_quickest_precision_unless_told(
-    asked: str, is_large: bool, has_bfloat16: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cpu_takes_the_quickest_precision_unless_told(asked, is_large, has_bfloat16, dtype, monkeypatch):
     size = (models.path("tiny-draft-s") / "model.safetensors").stat().st_size
     monkeypatch.setattr(loading, "LARGE_BYTES", size if is_large else size + 1)
     monkeypatch.setattr(loading, "has_bfloat16", lambda: has_bfloat16)
@@ -31,9 +27,7 @@ def test_a_cpu_takes_the_quickest_precision_unless_told(
 
 
 @pytest.mark.parametrize(("has_bfloat16", "dtype"), [(True, "bfloat16"), (False, "float16")])
-def test_a_gpu_takes_the_half_precision_that_it_has(
-    has_bfloat16: bool, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_takes_the_half_precision_that_it_has(has_bfloat16, dtype, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bfloat16)
     assert loading.quickest_dtype(str(tmp_path), "cuda:0") == dtype
 

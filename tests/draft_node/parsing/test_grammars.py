@@ -36,6 +36,7 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
     "$defs": {"Place": {"type": "object", "properties": {"x": {"type": "boolean"}}, "additionalProperties": False}},
 }
+A_TEXT = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
 LOOSE = {
     "type": "object",
     "properties": {"b": {"type": "boolean"}, "c": {"type": "array", "maxItems": 0, "uniqueItems": True}},
@@ -44,24 +45,47 @@ LOOSE = {
 TOOLSET = [Tool("weather", SCHEMA, strict=True), Tool("time", LOOSE)]
 SCHEMAS = {tool.name: tool.schema for tool in TOOLSET}
 ENDS = [token for text in ('"', "}", '"}', "]", "\n") for token in ids_of(text)]
+[BRACE] = ids_of("{")
+WRONG = {
+    "hermes": '<tool_call>\n{"name": "weather", "arguments": {"n": "x"}}\n</tool_call>',
+    "qwen3_coder": "<function=weather>\n<parameter=n>\nx\n</parameter>\n</function>",
+    "llama3_json": '<|python_tag|>{"name": "weather", "parameters": {"n": "x"}}',
+    "mistral": '[TOOL_CALLS]weather[ARGS]{"n": "x"}',
+}
+"""Calls that keep no schema, by markers that some models write as ordinary tokens."""
+NEXT = "</parameter>\n<parameter=n>\nx"
+UNREADABLE = ("a>b", "a\nb", " a", "a ", "")
+OTHER = {"type": "object", "properties": {"s": {"type": "boolean"}}, "additionalProperties": False}
+NOWHERE = {"$ref": "#/none"}
 
 
-(BRACE,) = ids_of("{")
+def compiled(form: GrammarSettings, *tools: Tool) -> Matcher:
+    """The grammar of calls of these tools, or of TOOLSET's."""
+    return GRAMMARS.get(Constraint("grammar", grammar(form, tools or TOOLSET)))
 
 
-def is_whole(compiled: Matcher, text: str) -> bool:
+def forced(name: str, **options: Any) -> GrammarSettings:
+    """A call in this format has to be there."""
+    return GrammarSettings(ALL[name], IDS, is_forced=True, **options)
+
+
+def is_whole(matcher: Matcher, text: str) -> bool:
     """True if the text may end as it is."""
-    return may_end(compiled, ids_of(text), EOS)
+    return may_end(matcher, ids_of(text), EOS)
+
+
+def allowed_after(matcher: Matcher, output: list[int]) -> list[int]:
+    row = matcher.allowed(output)[0].view(np.uint8)
+    return [int(token) for token in np.flatnonzero(np.unpackbits(row, bitorder="little"))]
 
 
 def drawn(form: GrammarSettings, seed: int, most: int = 400) -> list[int] | None:
     """Tokens that the grammar allows, drawn at random, such that texts come to their end; None where one does not."""
     rng = np.random.default_rng(seed)
-    matcher = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
+    matcher = compiled(form)
     output = list[int]()
     for _ in range(most):
-        row = matcher.allowed(output)[0].view(np.uint32)
-        allowed = [token for token in range(len(row) * 32) if row[token // 32] >> (token % 32) & 1]
+        allowed = allowed_after(matcher, output)
         assert allowed
         ending = [token for token in allowed if token in ENDS or token == EOS or token in IDS.values()]
         if not output and BRACE in allowed:
@@ -121,17 +145,13 @@ def test_a_call_that_has_to_be_is_there_and_valid(formats: Formats, one_call: bo
     ("stops", "one_call", "allowed"),
     [(("\n\n", "User:"), False, {"", "\n\n", "User:"}), ((), False, {""}), (("\n\n",), True, {""})],
 )
-def test_calls_that_have_to_be_end_with_the_targets_stop_strings_too(
-    stops: tuple[str, ...], one_call: bool, allowed: set[str]
-) -> None:
-    form = GrammarSettings(ALL["hermes"], IDS, is_forced=True, one_call=one_call, stops=stops)
-    compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
-    call = '<tool_call>\n{"name": "time", "arguments": {"b": true}}\n</tool_call>'
-    calls = [call] if one_call else [call, f"{call}\n{call}"]
-    for text in calls:
+def test_calls_that_have_to_be_end_with_the_targets_stop_strings_too(stops, one_call, allowed):
+    matcher = compiled(forced("hermes", one_call=one_call, stops=stops))
+    call = written_call("hermes", "time", {"b": True})
+    for text in [call] if one_call else [call, f"{call}\n{call}"]:
         ends = ("", "\n", "\n\n", "\n\n\n", "User:", "\n\nUser:", "so")
-        assert {end for end in ends if is_whole(compiled, text + end)} == allowed
-    assert not is_whole(compiled, f"{call}\n\n{call}")
+        assert {end for end in ends if is_whole(matcher, text + end)} == allowed
+    assert not is_whole(matcher, f"{call}\n\n{call}")
 
 
 @pytest.mark.parametrize("opened", ["may", "closed"])
@@ -148,25 +168,15 @@ def test_calls_that_need_not_be_are_valid_where_they_are(formats: Formats, opene
     assert num_calls
 
 
-WRONG = {
-    "hermes": '<tool_call>\n{"name": "weather", "arguments": {"n": "x"}}\n</tool_call>',
-    "qwen3_coder": "<function=weather>\n<parameter=n>\nx\n</parameter>\n</function>",
-    "llama3_json": '<|python_tag|>{"name": "weather", "parameters": {"n": "x"}}',
-    "mistral": '[TOOL_CALLS]weather[ARGS]{"n": "x"}',
-}
-"""Calls that keep no schema, by markers that some models write as ordinary tokens."""
-
-
 @pytest.mark.parametrize("ids", [IDS, {}], ids=["tokens", "text"])
 @pytest.mark.parametrize("name", WRONG)
 def test_text_spells_no_marker_that_the_parser_would_take(name: str, ids: dict[str, int]) -> None:
     form = GrammarSettings(ALL[name], ids)
-    compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
     for text in (WRONG[name], f"Sure.\n{WRONG[name]}"):
         assert any(isinstance(part, Call) for part in parts_of(form, spelled(text)))
-        assert not may_end(compiled, spelled(text), EOS)
+        assert not may_end(compiled(form), spelled(text), EOS)
     for text in ("a <tool [TOOL <function <|python", ""):
-        assert may_end(compiled, spelled(text), EOS)
+        assert may_end(compiled(form), spelled(text), EOS)
 
 
 @pytest.mark.parametrize("end", ["", "\n</tool_call>", " and\n<tool_call>\n<function=time>\n<parameter=b>\nfalse\n"])
@@ -174,7 +184,7 @@ def test_qwen3_coder_may_leave_out_the_first_marker(end: str) -> None:
     form = GrammarSettings(ALL["qwen3_coder"], IDS)
     text = f"Sure.\n<function=time>\n<parameter=b>\ntrue\n</parameter>\n</function>{end}"
     text += "</parameter>\n</function>\n</tool_call>" if "false" in end else ""
-    assert is_whole(GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET))), text)
+    assert is_whole(compiled(form), text)
     calls = [part.arguments for part in parts_of(form, ids_of(text)) if isinstance(part, Call)]
     assert calls == ['{"b": true}', '{"b": false}'][: len(calls)]
     assert len(calls) == 1 + ("false" in end)
@@ -182,10 +192,9 @@ def test_qwen3_coder_may_leave_out_the_first_marker(end: str) -> None:
 
 def test_thinking_ends_at_its_token_for_grammar_and_parser() -> None:
     form = GrammarSettings(ALL["hermes"], IDS, "may", content={"type": "integer"})
-    compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
-    for thought, is_allowed in (("the tag </thin", True), ("the tag </think> does not end it", True)):
+    for thought in ("the tag </thin", "the tag </think> does not end it"):
         tokens = [IDS["<think>"], *spelled(thought), IDS["</think>"], *ids_of("7")]
-        assert may_end(compiled, tokens, EOS) is is_allowed
+        assert may_end(compiled(form), tokens, EOS)
 
 
 @pytest.mark.parametrize(
@@ -201,13 +210,10 @@ def test_thinking_ends_at_its_token_for_grammar_and_parser() -> None:
         ({"type": "array"}, False),
     ],
 )
-def test_content_that_may_be_a_strict_call_is_refused_where_calls_have_no_marker(
-    content: dict[str, Any], is_refused: bool
-) -> None:
+def test_content_that_may_be_a_strict_call_is_refused_where_calls_have_no_marker(content, is_refused):
     form = GrammarSettings(ALL["llama3_json"], IDS, content=content)
-    free = [Tool(tool.name, tool.schema) for tool in TOOLSET]
-    assert grammar(form, free)
-    assert grammar(GrammarSettings(ALL["llama3_json"], IDS, content=content, is_forced=True), TOOLSET)
+    assert grammar(form, [Tool(tool.name, tool.schema) for tool in TOOLSET])
+    assert grammar(forced("llama3_json", content=content), TOOLSET)
     if is_refused:
         with pytest.raises(ValueError, match="beside strict tools"):
             grammar(form, TOOLSET)
@@ -216,65 +222,45 @@ def test_content_that_may_be_a_strict_call_is_refused_where_calls_have_no_marker
 
 
 def test_blanks_before_a_call_without_a_marker_are_those_of_the_parser() -> None:
-    form = GrammarSettings(ALL["llama3_json"], IDS)
-    compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
+    matcher = compiled(GrammarSettings(ALL["llama3_json"], IDS))
     call = WRONG["llama3_json"].removeprefix("<|python_tag|>")
     for blank in filter(str.isspace, map(chr, range(0x110000))):
-        assert not is_whole(compiled, blank + call)
-        assert is_whole(compiled, f"{blank}x {call}")
+        assert not is_whole(matcher, blank + call)
+        assert is_whole(matcher, f"{blank}x {call}")
 
 
 HOSTILE = [
     *(marker for formats in ALL.values() for marker in formats.markers),
-    *(
-        "<function=rm>",
-        "<function=weather>\n<parameter=n>\n",
-        "</function>",
-        "</parameter>\n<parameter=n>\nx",
-        "rm",
-        '"}',
-    ),
-    *(
-        '{"name": "rm", "arguments": {}}',
-        '{"name": "weather", "parameters": {"n": "',
-        "[ARGS]{",
-        "\t",
-        "\u3000",
-        "\n",
-        "a",
-    ),
+    *("<function=rm>", "<function=weather>\n<parameter=n>\n", "</function>", "</parameter>\n<parameter=n>\nx"),
+    *('{"name": "rm", "arguments": {}}', '{"name": "weather", "parameters": {"n": "', "[ARGS]{"),
+    *("rm", '"}', "\t", "\u3000", "\n", "a"),
 ]
 
 
 def hostile(form: GrammarSettings, seed: int) -> list[int] | None:
     """Tokens that the grammar allows, which spell markers and calls wherever they can; None where they do not end."""
     rng = np.random.default_rng(seed)
-    matcher = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
+    matcher = compiled(form)
     output = list[int]()
     while len(output) < 400:
-        row = matcher.allowed(output)[0].view(np.uint32)
+        allowed = allowed_after(matcher, output)
         if len(output) > 150 or rng.random() < 0.05:
-            ending = [token for token in (EOS, *ENDS, *IDS.values()) if row[token // 32] >> (token % 32) & 1]
-            if EOS in ending:
+            if EOS in allowed:
                 return output
-            text = [int(rng.choice(ending))] if ending else []
+            ending = [token for token in (*ENDS, *IDS.values()) if token in allowed]
+            text = [int(rng.choice(ending))] if ending else allowed[:1]
         else:
             text = spelled(str(rng.choice(HOSTILE)))
-        text = text or [token for token in range(len(row) * 32) if row[token // 32] >> (token % 32) & 1][:1]
         for token in text:
-            row = matcher.allowed(output)[0].view(np.uint32)
-            if not row[token // 32] >> (token % 32) & 1:
+            if token not in allowed_after(matcher, output):
                 break
             output.append(token)
     return None
 
 
-@pytest.mark.parametrize("content", [None, {"type": "object", "properties": {"a": {"type": "string"}}}], ids=str)
+@pytest.mark.parametrize("content", [None, A_TEXT], ids=["free", "JSON"])
 @pytest.mark.parametrize("formats", ALL.values(), ids=ALL.keys())
-def test_no_spelling_makes_a_call_that_the_grammar_does_not_know(
-    formats: Formats, content: dict[str, Any] | None
-) -> None:
-    content = content and {**content, "additionalProperties": False}
+def test_no_spelling_makes_a_call_that_the_grammar_does_not_know(formats: Formats, content: Any) -> None:
     form = GrammarSettings(formats, IDS, "may" if formats.thinking is not None else "closed", content=content)
     outputs = [output for seed in range(4) if (output := hostile(form, seed)) is not None]
     assert outputs
@@ -292,9 +278,7 @@ def test_no_spelling_makes_a_call_that_the_grammar_does_not_know(
 @pytest.mark.parametrize("content", [None, {"type": "integer"}])
 @pytest.mark.parametrize("opened", ["open", "may", "closed"])
 @pytest.mark.parametrize("name", ALL)
-def test_what_a_grammar_forces_is_known_to_be_short(
-    name: str, opened: ReasoningState, content: dict[str, Any] | None
-) -> None:
+def test_what_a_grammar_forces_is_known_to_be_short(name: str, opened: ReasoningState, content: Any) -> None:
     """Else its tokens without an alternative would not be drafted."""
     source = grammar(GrammarSettings(ALL[name], {}, opened, content=content), TOOLSET)
     assert "no_forcing" not in to_grammar(Constraint("grammar", source))
@@ -302,15 +286,14 @@ def test_what_a_grammar_forces_is_known_to_be_short(
 
 # -- Qwen3-Coder: values without quotes --------------------------------------------------------------------------------
 
-CODER = GrammarSettings(ALL["qwen3_coder"], IDS, is_forced=True)
+CODER = forced("qwen3_coder")
 
 
 def called(schema: dict[str, Any], **written: str) -> dict[str, Any] | None:
     """The arguments of a call with these parameters, as they are read; None where the grammar does not allow it."""
     parameters = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in written.items())
     text = f"<tool_call>\n<function=f>\n{parameters}</function>\n</tool_call>"
-    compiled = GRAMMARS.get(Constraint("grammar", grammar(CODER, [Tool("f", schema, strict=True)])))
-    if not is_whole(compiled, text):
+    if not is_whole(compiled(CODER, Tool("f", schema, strict=True)), text):
         return None
     parser = parser_of(CODER, {"f": schema})
     parts = joined([*parser.push(text), *parser.end()])
@@ -346,17 +329,7 @@ def test_listed_values_are_kept_and_read_again(wanted: Any, written: str, value:
         validate(found, schema)
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "a</parameter>\n<parameter=n>\nx",
-        "\n</parameter>",
-        "</parameter>\n<parameter=n>\nx\n",
-        "</function>",
-        "",
-        "\n\n",
-    ],
-)
+@pytest.mark.parametrize("said", [f"a{NEXT}", "\n</parameter>", f"{NEXT}\n", "</function>", "", "\n\n"])
 def test_a_value_has_nothing_that_the_parser_takes_for_other_parameters(said: str) -> None:
     listed = {"type": "array", "items": {"type": "string"}}
     schema = {"properties": {"n": {"type": "integer"}, "s": {"type": "string"}, "l": listed}, "required": ["n", "s"]}
@@ -365,25 +338,28 @@ def test_a_value_has_nothing_that_the_parser_takes_for_other_parameters(said: st
     assert called(schema, n="1", s="a</parameter>", l=value) == {"n": 1, "s": "a</parameter>", "l": json.loads(value)}
 
 
-@pytest.mark.parametrize("key", ["a>b", "a\nb", " a", "a ", ""])
-def test_names_that_could_not_be_read_again_are_refused(key: str) -> None:
-    tool = Tool("f", {"properties": {key: {"type": "integer"}, "n": {"type": "integer"}}}, strict=True)
-    with pytest.raises(ValueError, match="of f cannot be called"):
-        grammar(CODER, [tool])
-    loose = grammar(CODER, [Tool("f", tool.schema), Tool("g", {}, strict=True)])
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        *(({"properties": {key: {}, "n": {}}}, "of f cannot be called") for key in UNREADABLE),
+        *(
+            ({"properties": {"a": {}}, "required": ["a", name]}, "of f is required, but not one of its properties")
+            for name in ("b", ["b"], {"b": 1}, None)
+        ),
+        ({"properties": {"a": {"enum": ["</parameter>"]}}}, "enum of f"),
+    ],
+)
+def test_names_and_values_that_could_not_be_read_again_are_refused(schema: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        grammar(CODER, [Tool("f", schema, strict=True)])
+
+
+@pytest.mark.parametrize("key", UNREADABLE)
+def test_names_that_could_not_be_read_again_are_left_out_of_tools_that_are_not_strict(key: str) -> None:
+    schema = {"properties": {key: {"type": "integer"}, "n": {"type": "integer"}}}
+    loose = grammar(CODER, [Tool("f", schema), Tool("g", {}, strict=True)])
     assert "<parameter=n>" in loose
     assert loose.count("<parameter=") == 1
-
-
-@pytest.mark.parametrize("name", ["b", ["b"], {"b": 1}, None])
-def test_a_required_name_that_is_no_property_is_refused(name: Any) -> None:
-    with pytest.raises(ValueError, match="of f is required, but not one of its properties"):
-        grammar(CODER, [Tool("f", {"properties": {"a": {}}, "required": ["a", name]}, strict=True)])
-
-
-def test_a_listed_value_with_the_marker_that_ends_values_is_refused() -> None:
-    with pytest.raises(ValueError, match="enum of f"):
-        grammar(CODER, [Tool("f", {"properties": {"a": {"enum": ["</parameter>"]}}}, strict=True)])
 
 
 TREE: dict[str, Any] = {
@@ -392,7 +368,6 @@ TREE: dict[str, Any] = {
     "required": ["n"],
     "additionalProperties": False,
 }
-OTHER = {"type": "object", "properties": {"s": {"type": "boolean"}}, "additionalProperties": False}
 REFERRING: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "the whole": (TREE, {"n": 1, "next": {"n": 2, "next": {"n": 3}}}, {"n": 1, "next": {"next": {"n": 2}}}),
     "another property": (
@@ -410,16 +385,12 @@ REFERRING: dict[str, tuple[dict[str, Any], Any, Any]] = {
     ),
     "a property named so": (
         {
-            "properties": {
-                "$ref": {"type": "integer"},
-                "c": {"const": {"$ref": "#/none"}},
-                "d": {"enum": [{"$ref": 1}]},
-            },
+            "properties": {"$ref": {"type": "integer"}, "c": {"const": NOWHERE}, "d": {"enum": [{"$ref": 1}]}},
             "required": ["$ref", "c", "d"],
-            "default": {"$ref": "#/none"},
-            "examples": [{"$ref": "#/none"}],
+            "default": NOWHERE,
+            "examples": [NOWHERE],
         },
-        {"$ref": 1, "c": {"$ref": "#/none"}, "d": {"$ref": 1}},
+        {"$ref": 1, "c": NOWHERE, "d": {"$ref": 1}},
         {"$ref": 1, "c": {}, "d": {"$ref": 1}},
     ),
     "one with more beside it": (
@@ -435,16 +406,14 @@ REFERRING: dict[str, tuple[dict[str, Any], Any, Any]] = {
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3_coder", "llama3_json", "mistral"])
 @pytest.mark.parametrize(("schema", "right", "wrong"), REFERRING.values(), ids=REFERRING)
-def test_a_reference_means_the_same_in_every_format(
-    name: str, schema: dict[str, Any], right: dict[str, Any], wrong: dict[str, Any]
-) -> None:
+def test_a_reference_means_the_same_in_every_format(name, schema, right, wrong):
     """Also beside another tool with definitions of the same name."""
-    tools = [Tool("f", schema, strict=True), Tool("g", {**OTHER, "$defs": {"x": {"type": "null"}}}, strict=True)]
-    compiled = GRAMMARS.get(Constraint("grammar", grammar(GrammarSettings(ALL[name], IDS, is_forced=True), tools)))
+    other = Tool("g", {**OTHER, "$defs": {"x": {"type": "null"}}}, strict=True)
+    matcher = compiled(forced(name), Tool("f", schema, strict=True), other)
     validate(right, schema)
     ordered = [{key: each[key] for key in (*schema["properties"], *each) if key in each} for each in (right, wrong)]
-    assert [is_whole(compiled, written_call(name, "f", each)) for each in ordered] == [True, False]
-    assert is_whole(compiled, written_call(name, "g", {"s": True}))
+    assert [is_whole(matcher, written_call(name, "f", each)) for each in ordered] == [True, False]
+    assert is_whole(matcher, written_call(name, "g", {"s": True}))
 
 
 def written_call(name: str, tool: str, arguments: dict[str, Any]) -> str:
@@ -465,16 +434,13 @@ def written_call(name: str, tool: str, arguments: dict[str, Any]) -> str:
     ("target", "why"),
     [("https://example.com/x", "leads out of the schema"), ("#/$defs/y", "does not exist"), ("#y", "does not exist")],
 )
-def test_a_reference_that_leads_nowhere_is_refused_but_for_tools_that_are_not_strict(
-    name: str, target: str, why: str
-) -> None:
+def test_a_reference_that_leads_nowhere_is_refused_but_for_tools_that_are_not_strict(name, target, why):
     schema = {"properties": {"a": {"type": "array", "items": {"$ref": target}}}, "required": ["a"]}
-    form = GrammarSettings(ALL[name], IDS, is_forced=True)
     with pytest.raises(ValueError, match=why):
-        grammar(form, [Tool("f", schema, strict=True)])
-    compiled = GRAMMARS.get(Constraint("grammar", grammar(form, [Tool("f", schema)])))
-    allowed = [is_whole(compiled, written_call(name, "f", {"a": each})) for each in ([1, "x"], "x")]
-    assert allowed == [True, False]
+        grammar(forced(name), [Tool("f", schema, strict=True)])
+    matcher = compiled(forced(name), Tool("f", schema))
+    assert is_whole(matcher, written_call(name, "f", {"a": [1, "x"]}))
+    assert not is_whole(matcher, written_call(name, "f", {"a": "x"}))
 
 
 def test_many_references_to_nested_parts_do_not_copy_them() -> None:
@@ -483,10 +449,7 @@ def test_many_references_to_nested_parts_do_not_copy_them() -> None:
         part = {"type": "object", "properties": {"p": part}}
     pointers = ["#" + "/properties/p" * depth for depth in range(31)]
     schema = {**part, "properties": {**part["properties"], "all": {"anyOf": [{"$ref": each} for each in pointers]}}}
-    assert (
-        len(grammar(GrammarSettings(ALL["hermes"], IDS, is_forced=True), [Tool("f", schema)]))
-        < 2 * len(json.dumps(schema)) + 4000
-    )
+    assert len(grammar(forced("hermes"), [Tool("f", schema)])) < 2 * len(json.dumps(schema)) + 4000
 
 
 WRITES_NOTHING = {
@@ -502,24 +465,22 @@ WRITES_NOTHING = {
 @pytest.mark.parametrize("part", WRITES_NOTHING.values(), ids=WRITES_NOTHING)
 def test_what_a_tool_that_is_not_strict_cannot_have_is_left_out_of_it_alone(name: str, part: dict[str, Any]) -> None:
     schema = {"properties": {"l": {"type": "array", "items": part}, "n": {"type": "integer"}}, "required": ["l", "n"]}
-    form = GrammarSettings(ALL[name], IDS, is_forced=True)
     with pytest.raises(ConstraintError):
-        GRAMMARS.get(Constraint("grammar", grammar(form, [Tool("f", schema, strict=True)])))
-    compiled = GRAMMARS.get(Constraint("grammar", grammar(form, [Tool("f", schema), Tool("g", OTHER, strict=True)])))
+        compiled(forced(name), Tool("f", schema, strict=True))
+    matcher = compiled(forced(name), Tool("f", schema), Tool("g", OTHER, strict=True))
     for arguments, is_allowed in (({"l": [], "n": 1}, True), ({"l": [], "n": "x"}, False), ({"l": 1, "n": 1}, False)):
-        assert is_whole(compiled, written_call(name, "f", arguments)) is is_allowed
-    assert not is_whole(compiled, written_call(name, "g", {"s": 1}))
+        assert is_whole(matcher, written_call(name, "f", arguments)) is is_allowed
+    assert not is_whole(matcher, written_call(name, "g", {"s": 1}))
 
 
 def test_tools_that_are_not_strict_have_any_parameters_beside_strict_ones() -> None:
     """As in the other formats; so their schemas cannot refuse anything."""
     tools = [Tool("f", {"properties": {"a": {"type": "array", "uniqueItems": True}}}), Tool("g", OTHER, strict=True)]
-    compiled = GRAMMARS.get(Constraint("grammar", grammar(GrammarSettings(ALL["qwen3_coder"], IDS), tools)))
+    matcher = compiled(GrammarSettings(ALL["qwen3_coder"], IDS), *tools)
     for arguments in ({"a": 1}, {"b c": "x"}, {}):
-        assert is_whole(compiled, f"Look.\n{written_call('qwen3_coder', 'f', arguments)}")
-    assert is_whole(compiled, written_call("qwen3_coder", "g", {"s": True}))
-    assert not is_whole(compiled, written_call("qwen3_coder", "g", {"s": 1}))
-    assert not is_whole(compiled, written_call("qwen3_coder", "g", {"a": True}))
+        assert is_whole(matcher, f"Look.\n{written_call('qwen3_coder', 'f', arguments)}")
+    for given, is_allowed in (({"s": True}, True), ({"s": 1}, False), ({"a": True}, False)):
+        assert is_whole(matcher, written_call("qwen3_coder", "g", given)) is is_allowed
 
 
 @pytest.mark.parametrize("name", ["qwen3_coder", "hermes"])
@@ -534,9 +495,9 @@ def test_a_grammar_is_given_up_as_soon_as_it_is_too_long(name: str, monkeypatch:
     parameters = {f"p{i}": {"$ref": "#/$defs/A"} for i in range(1000)}
     schema = {"properties": parameters, "$defs": {"A": {"type": "integer", "enum": [*range(4000)]}}}
     with pytest.raises(ValueError, match="more than 65536 characters"):
-        grammar(GrammarSettings(ALL[name], IDS, is_forced=True), [Tool(f"f{i}", schema) for i in range(9)])
+        grammar(forced(name), [Tool(f"f{i}", schema) for i in range(9)])
     assert sum(written) < 3 * MAX_CHARS
     many = {"properties": {f"p{i}": {"type": "string"} for i in range(3000)}}
     with pytest.raises(ValueError, match="too long"):
-        grammar(GrammarSettings(ALL[name], IDS, is_forced=True), [Tool("f", many)])
+        grammar(forced(name), [Tool("f", many)])
     assert MAX_CHARS == MAX_CONSTRAINT_CHARS

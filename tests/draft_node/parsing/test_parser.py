@@ -7,17 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draft_node.parsing.formats import TOOLS, Call, Content, Formats, Thinking, ThinkingFormat
+from draft_node.parsing.formats import TOOLS, Call, Content, Formats, ThinkingFormat
 from tests.draft_node.parsing.texts import ALL, CASES, HERMES, Case, parse
 
-MARKERS = sorted(
-    {marker for formats in ALL.values() for marker in formats.markers}
-    | {"{", "<parameter=a>", "</parameter>", "</function>"}
-)
+OF_FORMATS = {marker for formats in ALL.values() for marker in formats.markers}
+MARKERS = sorted(OF_FORMATS | {"{", "<parameter=a>", "</parameter>", "</function>"})
+CALLS = ['{"name": "f", "arguments": {}}', '{"name":"g","parameters":{"a":"</tool_call>"}}']
 PIECES = st.one_of(
-    st.sampled_from(
-        [*MARKERS, '{"name": "f", "arguments": {}}', '{"name":"g","parameters":{"a":"</tool_call>"}}', "f", "\n", " "]
-    ),
+    st.sampled_from([*MARKERS, *CALLS, "f", "\n", " "]),
     st.text(max_size=6),
     st.text('<>/{}[]"\\: \nthinkTOOL_CALARGSfuncio=;', max_size=12),
 )
@@ -46,7 +43,7 @@ def bare(text: str, thinking: ThinkingFormat | None) -> str:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_parts_of_a_text_in_every_chunking(case: Case) -> None:
     whole = parse(case.formats, case.text, is_thinking=case.is_thinking)
-    assert whole == list(case.parts)
+    assert whole == case.parts
     chars = tuple(case.text)
     chunkings = [*all_cuts(case.tokens), list(chars)]
     chunkings += [
@@ -69,9 +66,7 @@ def test_a_text_cut_within_the_end_of_a_call_says_nothing_more(rest: str) -> Non
 @pytest.mark.parametrize("formats", ALL.values(), ids=ALL.keys())
 @given(pieces=st.lists(PIECES, max_size=12), is_thinking=st.booleans())
 @settings(max_examples=150)
-def test_hostile_texts_lose_nothing_however_they_are_cut(
-    formats: Formats, pieces: list[str], is_thinking: bool
-) -> None:
+def test_hostile_texts_lose_nothing_however_they_are_cut(formats, pieces, is_thinking):
     text = "".join(pieces)
     parts = parse(formats, *pieces, is_thinking=is_thinking)
     assert parse(formats, text, is_thinking=is_thinking) == parts
@@ -139,13 +134,3 @@ def test_brackets_in_strings_are_no_levels(value: str) -> None:
     for written in (arguments, json.dumps(arguments)):
         call = f'<tool_call>{{"name": "f", "arguments": {written}}}</tool_call>'
         assert parse(HERMES, call) == [Call("f", arguments)]
-
-
-def test_thinking_may_come_again_after_a_call() -> None:
-    text = '<think>a</think><tool_call>{"name": "g"}</tool_call>\n<think>b</think>c <think>'
-    assert parse(HERMES, text) == [Thinking("a"), Call("g", "{}"), Thinking("b"), Content("c <think>")]
-
-
-def test_without_formats_all_is_content() -> None:
-    text = "<think>a</think>[TOOL_CALLS][]"
-    assert parse(Formats(), text) == [Content(text)]

@@ -8,14 +8,7 @@ from draft_node.process.connection_status import START, WAIT, ConnectionStatus
 ENDPOINT = "tcp://127.0.0.1:5555"
 
 
-def look(
-    connection: ConnectionStatus,
-    away_s: float | None = None,
-    trouble: str | None = None,
-    *,
-    target: tuple[str, str] = ("", ""),
-    endpoint: str = ENDPOINT,
-) -> str:
+def look(connection, away_s=None, trouble=None, *, target=("", ""), endpoint=ENDPOINT):
     """Returns what is said; "" for nothing. away_s: None: the verify node is there."""
     link: Any = SimpleNamespace(
         connected=away_s is None,

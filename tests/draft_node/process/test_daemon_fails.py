@@ -1,4 +1,4 @@
-"""A draft node in which something raises: that ends one text by name, and neither the others nor the node."""
+"""What raises in a draft node ends one text by name, and neither the others nor the node; and a node's end in order."""
 
 import asyncio
 from typing import Any
@@ -6,18 +6,34 @@ from typing import Any
 import pytest
 
 from draft_node.core.actions import Deliver, Fail, Finish
+from draft_node.core.core import DraftCore
 from draft_node.core.generation import Generation
+from draft_node.core.link import VerifyLink
 from draft_node.core.session import Session
 from draft_node.process.daemon import DraftDaemon
-from goodspeed.errors import NodeFailed
+from goodspeed.errors import NodeFailed, TransportError
 from goodspeed.serving import loop as serving_loop
 from goodspeed.wire.channels import VerifyChannel
-from goodspeed.wire.handshake import Hello
+from goodspeed.wire.handshake import Hello, Leave
 from goodspeed.wire.messages import Close, OpenSession, Sampling, Verdict
-from tests.draft_node.process.test_daemon_stops import start, stop
-from tests.fakes import make_core, session_id
-from tests.memory_network import MemoryNetwork
+from tests.fakes import make_core, make_hello, session_id
+from tests.memory_network import MemoryNetwork, peer_name
 from tests.waiting import arrival, run_async, until
+
+BOOT = b"aaaaaaaa"
+
+
+def start(network: MemoryNetwork) -> "tuple[DraftDaemon, asyncio.Task[None]]":
+    """A draft node without a model, which serves."""
+    link = VerifyLink.begin(make_hello(boot_id=BOOT), 3.0, asyncio.get_running_loop().time())
+    daemon = DraftDaemon(None, network.connect_draft(BOOT), DraftCore(link))
+    return daemon, asyncio.create_task(daemon.serve())
+
+
+async def stop(serving: "asyncio.Task[None]") -> None:
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
 
 
 async def verify_node(verify: VerifyChannel, closed: list[bytes] | None = None) -> None:
@@ -40,9 +56,7 @@ async def told(daemon: DraftDaemon, number: int) -> list[Deliver | Finish | Fail
 
 
 @run_async
-async def test_a_message_that_fails_ends_its_text_and_no_other(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_message_that_fails_ends_its_text_and_no_other(monkeypatch, caplog):
     real = Session.receive
 
     def receive(session: Session, *arguments: Any) -> Any:
@@ -70,9 +84,7 @@ async def test_a_message_that_fails_ends_its_text_and_no_other(
 
 @pytest.mark.parametrize("times", [1, 100])
 @run_async
-async def test_looks_around_that_fail_end_the_node_only_again_and_again(
-    times: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_looks_around_that_fail_end_the_node_only_again_and_again(times, monkeypatch):
     monkeypatch.setattr(serving_loop, "MAX_FAILURES", 2)
     network = MemoryNetwork()
     answering = asyncio.create_task(verify_node(network.bind_verify()))
@@ -97,3 +109,33 @@ async def test_looks_around_that_fail_end_the_node_only_again_and_again(
         assert isinstance((await told(daemon, 1))[-1], Finish)
         await stop(serving)
     answering.cancel()
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+@run_async
+async def test_leaves_with_a_word_and_has_nothing_to_say_to_a_verify_node_that_is_away(is_there: bool) -> None:
+    network = MemoryNetwork()
+    verify = network.bind_verify()
+    daemon, serving = start(network)
+    assert isinstance((await arrival(verify)).message, Hello)
+    if is_there:
+        verify.send(peer_name(BOOT), make_core().welcome)
+        await daemon.connected.wait()
+    await stop(serving)
+    said = [received.message for received in verify.arriving()]
+    assert said[-1:] == [Leave()] * is_there
+
+
+@run_async
+async def test_a_text_is_told_that_the_verify_node_is_away_when_the_node_gives_up() -> None:
+    network = MemoryNetwork()
+    network.bind_verify()
+    daemon, serving = start(network)
+    daemon.core.connect_timeout_s = 0.5
+    told = [item async for item in daemon.generate(Generation(bytes(16), (1,), Sampling(), 5))]
+    assert [getattr(item, "code", None) for item in told] == ["verify_away"]
+    with pytest.raises(TransportError, match="has been away"):
+        await serving

@@ -1,9 +1,9 @@
 """A long text of one user and what others notice of it."""
 
 import asyncio
+import copy
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import Mock
 
@@ -18,17 +18,14 @@ from tests import chats
 from tests.together.cluster.cluster import load
 from tests.waiting import run_async, until
 
-
-@dataclass
-class Progress:
-    """The work that slow tokenizers have begun, and whether they may end it."""
-
-    begun: list[int] = field(default_factory=list)
-    may_end: threading.Event = field(default_factory=threading.Event)
-
-    def __deepcopy__(self, _: dict[int, Any]) -> "Progress":
-        """Returns itself, so that all copies of a tokenizer share one."""
-        return self
+LENGTHY: dict[str, Callable[[AsyncTokenizer, int], Any]] = {
+    "prompt": lambda async_tokenizer, size: async_tokenizer.encode("x" * size, "greedy"),
+    "content": lambda async_tokenizer, size: async_tokenizer.encode_chat([{"content": "x" * size}], "greedy"),
+    "names": lambda async_tokenizer, size: async_tokenizer.encode_chat(
+        [{"content": "", "name": "x" * 512}] * (size // 512) + [{"content": "", "name": "x" * (size % 512)}], "greedy"
+    ),
+    "token ids": lambda async_tokenizer, size: async_tokenizer.decode([1] * size, "greedy"),
+}
 
 
 class Slow:
@@ -36,9 +33,14 @@ class Slow:
 
     chat_template = "any"
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.may_end = threading.Event()
         self._in_use = False
+
+    def __deepcopy__(self, _: dict[int, Any]) -> "Slow":
+        """Returns another one, with which it shares what was begun, and when that may end."""
+        return copy.copy(self)
 
     def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
         return {"input_ids": [self._work(len(text))]}
@@ -53,43 +55,33 @@ class Slow:
         if self._in_use:
             raise RuntimeError("Already borrowed")
         self._in_use = True
-        self._progress.begun.append(size)
+        self.begun.append(size)
         if size >= LONG:
-            self._progress.may_end.wait()
+            self.may_end.wait()
         self._in_use = False
         return size
 
 
 @pytest.fixture
-def progress() -> Iterator[Progress]:
-    progress = Progress()
-    yield progress
-    progress.may_end.set()
-
-
-LENGTHY: dict[str, Callable[[AsyncTokenizer, int], Any]] = {
-    "prompt": lambda async_tokenizer, size: async_tokenizer.encode("x" * size, "greedy"),
-    "content": lambda async_tokenizer, size: async_tokenizer.encode_chat([{"content": "x" * size}], "greedy"),
-    "names": lambda async_tokenizer, size: async_tokenizer.encode_chat(
-        [{"content": "", "name": "x" * 512}] * (size // 512) + [{"content": "", "name": "x" * (size % 512)}], "greedy"
-    ),
-    "token ids": lambda async_tokenizer, size: async_tokenizer.decode([1] * size, "greedy"),
-}
+def slow() -> Iterator[Slow]:
+    slow = Slow()
+    yield slow
+    slow.may_end.set()
 
 
 @pytest.mark.parametrize("kind", LENGTHY)
 @run_async
-async def test_a_long_text_does_not_hold_up_short_ones(kind: str, progress: Progress) -> None:
-    async_tokenizer = AsyncTokenizer(Slow(progress), lambda: 1 << 31)
+async def test_a_long_text_does_not_hold_up_short_ones(kind: str, slow: Slow) -> None:
+    async_tokenizer = AsyncTokenizer(slow, lambda: 1 << 31)
     long = [asyncio.create_task(LENGTHY[kind](async_tokenizer, LONG + i)) for i in range(3)]
     try:
-        await until(lambda: progress.begun)
+        await until(lambda: slow.begun)
         assert await async_tokenizer.encode("hello", "other") == (5,)
         assert await async_tokenizer.encode("hello", "greedy") == (5,)
         assert await async_tokenizer.decode([1, 2], "other") == "xx"
-        assert len(progress.begun) == 4
+        assert len(slow.begun) == 4
     finally:
-        progress.may_end.set()
+        slow.may_end.set()
     done = await asyncio.gather(*long)
     assert [len(each) if isinstance(each, str) else each[0] for each in done] == [LONG, LONG + 1, LONG + 2]
     async_tokenizer.close()
@@ -104,17 +96,16 @@ async def test_both_tokenizers_give_the_same_ids() -> None:
     ids = await async_tokenizer.encode(text, "user")
     assert ids == tuple(encode_prompt(tokenizer, text))
     assert await async_tokenizer.decode(ids, "user") == text
-    assert await async_tokenizer.encode_chat(
-        [{"role": "user", "content": text}], "user"
-    ) == await async_tokenizer.encode_chat([{"role": "user", "content": text}], "other")
+    chat = [{"role": "user", "content": text}]
+    assert await async_tokenizer.encode_chat(chat, "user") == await async_tokenizer.encode_chat(chat, "other")
     async_tokenizer.close()
 
 
 @run_async
-async def test_the_end_ends_the_threads(progress: Progress) -> None:
+async def test_the_end_ends_the_threads(slow: Slow) -> None:
     before = set(threading.enumerate())
-    async_tokenizer = AsyncTokenizer(Slow(progress), lambda: 1 << 31)
-    progress.may_end.set()
+    async_tokenizer = AsyncTokenizer(slow, lambda: 1 << 31)
+    slow.may_end.set()
     await asyncio.gather(async_tokenizer.encode("short", "user"), async_tokenizer.encode("x" * LONG, "user"))
     own = set(threading.enumerate()) - before
     assert {each.name.partition("_")[0] for each in own} == {"short-texts", "long-texts"}

@@ -8,10 +8,22 @@ import pytest
 from draft_node.parsing.formats import TOOLS
 from draft_node.parsing.parser import ONLY_CONTENT
 from draft_node.service import chat_support
-from draft_node.service.chat_support import ChatSupport, System, reasoning_state
+from draft_node.service.chat_support import ChatSupport, reasoning_state
 from goodspeed.engine.tokenizing.text import NOTHING
 from goodspeed.errors import ConfigError
 from tests.chats import MISTRAL, QWEN3, R1, ids_of, tokenizer
+
+STRICT = """\
+{%- for m in messages %}
+    {%- if m.role == 'system' and not loop.first %}{{- raise_exception('only at the beginning') }}{%- endif %}
+    {{- m.role + ':' + m.content + ';' }}
+{%- endfor %}"""
+WITHOUT = """\
+{%- for m in messages %}
+    {%- if m.role == 'system' %}{{- raise_exception('no system here') }}{%- endif %}
+    {{- m.role + ':' + m.content + ';' }}
+{%- endfor %}"""
+REFUSES_ALL = "{{- raise_exception('never') }}"
 
 
 def test_special_tokens_that_are_no_markers_are_hidden() -> None:
@@ -58,19 +70,6 @@ def test_prompts_that_open_the_thinking() -> None:
     assert reasoning_state(here, tuple(ids_of("<think>\n\n</think>\n\n")), parser) == "closed"
     assert reasoning_state(here, tuple(ids_of("say <think><|im_end|>\n<|im_start|>assistant\n")), parser) == "may"
     assert reasoning_state(here, tuple(ids_of("<think>\n")), ONLY_CONTENT) == "closed"
-
-
-STRICT = """\
-{%- for m in messages %}
-    {%- if m.role == 'system' and not loop.first %}{{- raise_exception('only at the beginning') }}{%- endif %}
-    {{- m.role + ':' + m.content + ';' }}
-{%- endfor %}"""
-WITHOUT = """\
-{%- for m in messages %}
-    {%- if m.role == 'system' %}{{- raise_exception('no system here') }}{%- endif %}
-    {{- m.role + ':' + m.content + ';' }}
-{%- endfor %}"""
-REFUSES_ALL = "{{- raise_exception('never') }}"
 
 
 @pytest.mark.parametrize(
@@ -121,9 +120,7 @@ def test_no_message_of_the_system_is_lost(turns: str, first: str, none: str) -> 
 
 
 @pytest.mark.parametrize(("system", "most"), [("first", 100), ("none", 101)])
-def test_messages_of_the_system_at_the_beginning_are_joined_once(
-    system: System, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_of_the_system_at_the_beginning_are_joined_once(system, most, monkeypatch):
     """Joining them one by one would copy all of them for each."""
     num_joined: list[int] = []
 

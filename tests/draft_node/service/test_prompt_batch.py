@@ -6,7 +6,6 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +25,8 @@ from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.engine.torch import checkpoints
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.prompts import Prompt
-from goodspeed.wire.handshake import Defaults, SloTerms
+from goodspeed.wire.handshake import Defaults
+from tests.fakes import make_welcome
 from tests.waiting import run_async
 
 EOS_IDS = (7, 11)
@@ -38,38 +38,22 @@ def draft_model() -> Checkpoint:
     return checkpoints.load("tiny-draft-s")
 
 
-@dataclass
 class FakeDaemon:
     """Connected; answers every prompt with its own tokens, `at_once` of them together."""
 
-    at_once: int = 1
-    connected: asyncio.Event = field(default_factory=asyncio.Event)
-    chat_defaults: Defaults = field(default_factory=Defaults)
-    link: Any = field(default_factory=lambda: SimpleNamespace(welcome=None, connected=False))
-    drafting: Any = None
-    core: Any = field(
-        default_factory=lambda: SimpleNamespace(queue=RequestQueue(), connect_timeout_s=60.0, away_s=lambda _: 0.0)
-    )
-    served: list[Generation] = field(default_factory=list)
-    num_active: int = 0
-    most_active: int = 0
-    _barrier: asyncio.Barrier = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._barrier = asyncio.Barrier(self.at_once)
-        self.core.sessions = defaultdict(self.session)
+    def __init__(self, at_once: int = 1) -> None:
+        self.connected = asyncio.Event()
+        self.link: Any = SimpleNamespace(welcome=None, connected=False)
+        self.drafting = None
+        self.core: Any = SimpleNamespace(queue=RequestQueue(), connect_timeout_s=60.0, away_s=lambda _: 0.0)
+        self.core.sessions = defaultdict(lambda: SimpleNamespace(statistics=Statistics(), target="one", promised=None))
+        self.served: list[Generation] = []
+        self.num_active = self.most_active = 0
+        self._barrier = asyncio.Barrier(at_once)
 
     def connect(self) -> "FakeDaemon":
-        self.link.welcome = SimpleNamespace(
-            vocab_size=4096,
-            target_fingerprint="one",
-            eos_ids=EOS_IDS,
-            context_len=CONTEXT_LEN,
-            defaults=Defaults(),
-            chat_defaults=self.chat_defaults,
-            slo=SloTerms(),
-        )
-        self.link.connected = True
+        terms = {"vocab_size": 4096, "target_fingerprint": "one", "eos_ids": EOS_IDS, "context_len": CONTEXT_LEN}
+        self.link.welcome, self.link.connected = make_welcome(**terms), True
         self.connected.set()
         return self
 
@@ -83,9 +67,6 @@ class FakeDaemon:
             yield Finish("length")
         finally:
             self.num_active -= 1
-
-    def session(self) -> Any:
-        return SimpleNamespace(statistics=Statistics(), target="one", promised=None)
 
 
 def make_batch(daemon: FakeDaemon, asked: list[Prompt], **options: Any) -> PromptBatch:
@@ -156,12 +137,11 @@ async def test_who_leaves_closes_what_is_generated_and_tells_what_is_unfinished(
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert daemon.num_active == 0
-    assert batch.unfinished == {0: "one", 1: "two", 2: "three"}
+    unfinished = {0: "one", 1: "two", 2: "three"}
+    assert batch.unfinished == unfinished
     batch.give_up("interrupted", "told to stop")
     error = {"code": "interrupted", "what": "told to stop"}
-    assert batch.results == [
-        {"index": index, "prompt": text, "error": error} for index, text in enumerate(("one", "two", "three"))
-    ]
+    assert batch.results == [{"index": i, "prompt": text, "error": error} for i, text in unfinished.items()]
     assert batch.num_failed == 3
     batch.give_up("closed", "nothing is left to say")
     assert len(batch.results) == 3
@@ -185,15 +165,13 @@ def test_a_node_without_a_name_has_one_of_its_own(host: str, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(("num_written", "is_begun_anew"), [(0, True), (1, False)])
-def test_a_text_is_asked_for_anew_under_the_next_target_while_nothing_of_it_is_written(
-    num_written: int, is_begun_anew: bool
-) -> None:
+def test_a_text_is_asked_for_anew_under_the_next_target_while_nothing_of_it_is_written(num_written, is_begun_anew):
     class Retargeted(FakeDaemon):
-        async def generate(self, request: Generation) -> AsyncGenerator[Deliver | Finish | Fail, None]:
+        async def generate(self, request):
             self.served.append(request)
             if request.target == "one":
-                self.link.welcome.target_fingerprint = "two"
-                self.link.welcome.defaults = Defaults(temperature=0.5)
+                other = {"target_fingerprint": "two", "defaults": Defaults(temperature=0.5)}
+                self.link.welcome = replace_struct(self.link.welcome, **other)
                 if num_written:
                     yield Deliver(request.prompt[:num_written])
                 yield Fail("target_changed", "another target")

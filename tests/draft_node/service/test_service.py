@@ -220,9 +220,7 @@ async def test_without_a_verify_node() -> None:
 
 @pytest.mark.essential
 @run_async
-async def test_the_verify_node_goes_and_comes_back(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_verify_node_goes_and_comes_back(caplog, monkeypatch):
     """Texts fail that wait for it, running ones and those in the queue; the daemon serves on when it is there.
 
     Their users are told for how long, and neither where it is nor why it lets nobody in: that is in the log.
@@ -247,9 +245,7 @@ async def test_the_verify_node_goes_and_comes_back(
 
 
 @run_async
-async def test_a_text_that_is_asked_for_while_a_broken_connection_is_mended_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_text_that_is_asked_for_while_a_broken_connection_is_mended_waits(monkeypatch):
     async with edge() as here:
         breaks = [True]
         monkeypatch.setattr(here.daemon.channel.transport, "broke", lambda: bool(breaks) and breaks.pop())

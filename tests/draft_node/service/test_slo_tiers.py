@@ -2,8 +2,6 @@
 
 import pytest
 
-from draft_node.core.core import DraftCore
-from draft_node.core.link import VerifyLink
 from draft_node.core.links import TRY_S
 from draft_node.core.verify_nodes import Address
 from draft_node.http.metrics import create_registry
@@ -13,18 +11,19 @@ from draft_node.service.slo_tiers import SloTiers
 from goodspeed.errors import RequestRefused, VerifyAway
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.slo.objectives import LONGEST_S, Objectives, parse_tiers
-from goodspeed.wire.handshake import VERSION, Hello, SloTerms, Welcome
+from goodspeed.wire.handshake import SloTerms
+from tests.draft_node.core.scripted import make_core, make_link
+from tests.fakes import make_welcome
 from tests.memory_network import MemoryNetwork
 from tests.waiting import run_async
 
-HELLO = Hello(VERSION, "a", b"bootboot", "fake")
 THEIRS = parse_tiers(["chat:tpot=50ms", "code:tpot=20ms", "default:ttft=9s"])
 
 
 def levels(told: SloTerms | None = None) -> SloTiers:
-    link = VerifyLink.begin(HELLO, 3.0, 0.0)
+    link = make_link()
     if told is not None:
-        link.heard(Welcome(VERSION, b"verify-0", "fake", 6, 100, 1 << 20, 1.0, 3.0, slo=told), 0.0)
+        link.heard(make_welcome(slo=told), 0.0)
     return SloTiers(link)
 
 
@@ -49,11 +48,10 @@ def test_before_the_verify_node_was_there_a_tier_may_be_its_own():
 
 @run_async
 async def test_the_metrics_have_the_tiers_of_the_verify_node_that_is_there_now():
-    core = DraftCore(VerifyLink.begin(HELLO, 3.0, 0.0), addresses=[Address("tcp://a:1"), Address("tcp://b:1")])
+    core = make_core(addresses=[Address("tcp://a:1"), Address("tcp://b:1")])
     daemon = DraftDaemon(None, MemoryNetwork().connect_draft(b"a"), core)
     registry = create_registry(daemon, RequestStats(), ResponseCounts())
     core.tick(TRY_S)
-    slo = SloTerms(tuple(THEIRS.values()))
-    core.receive(Welcome(VERSION, b"verify-1", "fake", 6, 100, 1 << 20, 1.0, 3.0, slo=slo), TRY_S, 1)
+    core.receive(make_welcome(slo=SloTerms(tuple(THEIRS.values()))), TRY_S, 1)
     told = {sample.labels.get("tier") for family in registry.collect() for sample in family.samples}
     assert {*THEIRS} <= told

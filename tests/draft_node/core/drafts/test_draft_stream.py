@@ -15,15 +15,14 @@ from goodspeed.exact import proposals
 from goodspeed.exact.proposal_bytes import certain
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Ack, Draft, Sampling, Verdict
-from tests.draft_node.core.scripted import ScriptedDrafter
+from tests.draft_node.core.scripted import ID, PROMPT, ScriptedDrafter
 from tests.fakes import likeliest_path, make_welcome
 
-ID = b"0123456789abcdef"
-PROMPT = (1, 2, 3)
 TEXT = (*PROMPT, *range(10, 110))
 REQUEST = Generation(ID, PROMPT, Sampling(seed=5), max_tokens=100)
 RATIO = replace(REQUEST, verification="ratio")
 NGRAM = replace(REQUEST, drafter="ngram")
+BRANCHING = {"probabilities": (0.5, 0.5, 0.2, 0.9), "parents": (-1, 0, -1, 2)}
 
 
 def verdict(base_len, *tokens, may_draft=8, **changes):
@@ -43,12 +42,8 @@ def answer(wanted, *tokens, chance=0.9, **changes):
 
 
 def draft(base_len, *tokens, chance=0.9, source="model", complete=False, **changes):
-    return Send(
-        replace(
-            Draft(ID, 1, base_len, tokens, probabilities.encode([chance] * len(tokens)), source, None, complete),
-            **changes,
-        )
-    )
+    told = probabilities.encode([chance] * len(tokens))
+    return Send(replace(Draft(ID, 1, base_len, tokens, told, source, None, complete), **changes))
 
 
 def ack(base_len):
@@ -184,16 +179,17 @@ def test_what_is_left_of_a_complete_draft_is_acknowledged_whatever_is_permitted(
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"num_parallel": None}, {"request": replace(REQUEST, drafter="ngram")}, {"resting": Resting(is_resting=True)}],
+    ("request_", "options"),
+    [
+        (REQUEST, {"num_parallel": None}),
+        (REQUEST, {"resting": Resting(is_resting=True)}),
+        (NGRAM, {}),
+        (RATIO, {"num_parallel": None}),
+        (replace(RATIO, drafter="ngram"), {"num_parallel": None}),
+    ],
 )
-@pytest.mark.parametrize("verification", ["match", "ratio"])
-def test_where_nothing_drafts_an_empty_draft_says_so_in_place_of_the_ack(options, verification):
-    options = dict(options)
-    request = replace(options.pop("request", REQUEST), verification=verification)
-    if verification == "ratio":
-        options |= {"num_parallel": None}
-    session = begin(request, **options)
+def test_where_nothing_drafts_an_empty_draft_says_so_in_place_of_the_ack(request_, options):
+    session = begin(request_, **options)
     assert session.receive(verdict(3, 10), 1.0) == [Deliver((10,)), draft(4, complete=True, source="ngram")]
     assert session.receive(verdict(4, 11), 1.1) == [Deliver((11,)), draft(5, complete=True, source="ngram")]
     assert session.receive(verdict(5, 12, may_draft=0), 1.2) == [Deliver((12,)), ack(6)]
@@ -378,9 +374,6 @@ def test_where_nothing_is_permitted_or_rounds_wait_for_it_the_model_is_not_judge
 
 
 # -- trees -------------------------------------------------------------------------------------------------------------
-
-
-BRANCHING = {"probabilities": (0.5, 0.5, 0.2, 0.9), "parents": (-1, 0, -1, 2)}
 
 
 def branching(session):

@@ -6,9 +6,8 @@ from draft_node.core.drafts.draft_tree import AT_ONCE, MAX_NODES, DraftTree
 from draft_node.core.generation import Generation
 from goodspeed.drafting.proposing import Proposed
 from goodspeed.wire.messages import Sampling
+from tests.draft_node.core.scripted import ID, PROMPT
 
-ID = b"0123456789abcdef"
-PROMPT = (1, 2, 3)
 REQUEST = Generation(ID, PROMPT, Sampling(), max_tokens=50, stop_ids=(0,))
 
 

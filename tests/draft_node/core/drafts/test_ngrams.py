@@ -2,21 +2,20 @@
 
 import pytest
 
-from draft_node.core.actions import Send
-from draft_node.core.core import DraftCore
-from draft_node.core.drafts.ngrams import NgramDrafter, Ngrams
+from draft_node.core.drafts.ngrams import DEFAULT_LEAST_PROBABILITY, NgramDrafter, Ngrams
 from draft_node.core.generation import Generation
-from draft_node.core.link import VerifyLink
 from goodspeed.ngram.history import History
 from goodspeed.wire.fields import Verification
-from goodspeed.wire.handshake import VERSION, Welcome
 from goodspeed.wire.messages import Ack, Draft, Sampling, Verdict
-from tests.fakes import make_hello, replace_message, session_id
+from tests.draft_node.core import scripted
+from tests.draft_node.core.scripted import messages_of
+from tests.fakes import make_welcome, replace_message, session_id
 
-WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 200, 1 << 20, 1.0, 6.0)
+WELCOME = make_welcome(vocab_size=31, context_len=200)
 PROMPT = tuple(range(1, 9))
 TEXT = tuple(range(10, 30))
 GREEDY = Sampling(temperature=0.0)
+BEGUN = (*PROMPT, *TEXT[:3])
 
 
 def make_request(number=1, **changes):
@@ -24,9 +23,7 @@ def make_request(number=1, **changes):
 
 
 def make_core(*, per_user=True, keeps=True, **options):
-    history = History(10_000, per_user)
-    link = VerifyLink.begin(make_hello(), 3.0, now=0.0)
-    core = DraftCore(link, ngrams=Ngrams(history, keeps), **options)
+    core = scripted.make_core(ngrams=Ngrams(History(10_000, per_user), keeps), **options)
     core.receive(WELCOME, 0.0)
     return core
 
@@ -34,8 +31,7 @@ def make_core(*, per_user=True, keeps=True, **options):
 def say(core, number, base_len, tokens, **changes):
     """Gives a session these tokens; returns the messages that follow."""
     verdict = Verdict(session_id(number), 1, base_len, tuple(tokens), 0, 0)
-    actions = core.receive(replace_message(verdict, **changes), 1.0)
-    return [action.message for action in actions if isinstance(action, Send)]
+    return messages_of(core.receive(replace_message(verdict, **changes), 1.0))
 
 
 def write(core, user, number=1):
@@ -77,15 +73,12 @@ def test_counters_tell_that_nothing_of_another_user_drafted():
     assert core.statistics.accepted == core.sessions[session_id(3)].statistics.accepted
 
 
-def test_a_history_that_keeps_nothing_drafts_nothing():
-    core = make_core(keeps=False)
-    write(core, "ann")
-    assert isinstance(answer_to(core, "ann"), Ack)
-
-
-@pytest.mark.parametrize("changes", [{"drafter": "model"}, {"drafter": "none"}, {"max_draft": 0}])
-def test_who_wants_no_ngrams_has_none(changes):
-    core = make_core()
+@pytest.mark.parametrize(
+    ("keeps", "changes"),
+    [(False, {}), (True, {"drafter": "model"}), (True, {"drafter": "none"}), (True, {"max_draft": 0})],
+)
+def test_where_nothing_is_kept_there_are_no_ngrams_nor_for_who_wants_none(keeps, changes):
+    core = make_core(keeps=keeps)
     write(core, "ann")
     assert isinstance(answer_to(core, "ann", **changes), Ack)
 
@@ -97,49 +90,39 @@ def test_a_text_without_a_token_is_not_kept():
     assert core.ngrams.history.indexes("ann") == []
 
 
-def test_a_draft_does_not_reach_the_end_of_the_text_or_hold_it():
-    history = History(1000, per_user=True)
+def drafted(length, theirs=0.0, own=DEFAULT_LEAST_PROBABILITY, text=BEGUN, **changes):
+    """What is drafted beyond a text when the history has the whole of it."""
+    history = History(1000, per_user=False)
     history.add("", (*PROMPT, *TEXT))
-    text = (*PROMPT, *TEXT[:3])
-    assert NgramDrafter(make_request(max_tokens=6), history).draft(text, 9).tokens == TEXT[3:5]
-    assert NgramDrafter(make_request(max_tokens=4), history).draft(text, 9).tokens == ()
-    assert NgramDrafter(make_request(max_tokens=3), history).draft(text, 9).tokens == ()
-    ends = make_request(stop_ids=(TEXT[5],))
-    assert NgramDrafter(ends, history).draft(text, 9).tokens == TEXT[3:5]
-    assert TEXT[5] not in NgramDrafter(replace_message(ends, min_tokens=60), history).draft(text, 9).tokens
+    return NgramDrafter(make_request(**changes), history, own).draft(text, length, theirs).tokens
+
+
+def test_a_draft_does_not_reach_the_end_of_the_text_or_hold_it():
+    assert [drafted(9, max_tokens=most) for most in (6, 4, 3)] == [TEXT[3:5], (), ()]
+    assert drafted(9, stop_ids=(TEXT[5],)) == TEXT[3:5]
+    assert TEXT[5] not in drafted(9, stop_ids=(TEXT[5],), min_tokens=60)
 
 
 def test_the_verify_nodes_least_probability_end_a_draft_or_else_the_nodes_own():
-    history = History(1000, per_user=True)
-    history.add("", (*PROMPT, *TEXT))
-    text = (*PROMPT, *TEXT[:3])
-    lengths = [
-        len(NgramDrafter(make_request(), history, own).draft(text, 32, theirs).tokens)
-        for own, theirs in ((0.6, 0.0), (0.6, 0.01), (0.01, 0.6), (0.01, 1.0))
-    ]
+    lengths = [len(drafted(32, theirs, own)) for own, theirs in ((0.6, 0.0), (0.6, 0.01), (0.01, 0.6), (0.01, 1.0))]
     assert lengths[1] > lengths[0] == lengths[2] > lengths[3] == 0
 
 
 def test_under_the_ratio_rule_only_the_text_itself_drafts():
     """A text of the same seed is not independent of the noise that decides on this one."""
-    history = History(1000, per_user=False)
-    history.add("", (*PROMPT, *TEXT))
-    text = (*PROMPT, *TEXT[:3])
-    request = make_request(verification="ratio")
-    assert NgramDrafter(request, history).draft(text, 4).tokens == ()
-    own = (*PROMPT, *PROMPT[:3])
-    assert NgramDrafter(request, history).draft(own, 4).tokens[:2] == PROMPT[3:5]
+    assert drafted(4, verification="ratio") == ()
+    assert drafted(4, text=(*PROMPT, *PROMPT[:3]), verification="ratio")[:2] == PROMPT[3:5]
 
 
 def test_under_the_ratio_rule_the_likeliest_token_is_drafted_whatever_the_noise():
     history = History(1000, per_user=False)
     text = (*PROMPT, *3 * TEXT[:6], *TEXT[:3], 99, 98, *TEXT[:3])
-    drafted: dict[Verification, set[tuple[int, ...]]] = {"match": set(), "ratio": set()}
+    found: dict[Verification, set[tuple[int, ...]]] = {"match": set(), "ratio": set()}
     for seed in range(30):
-        for rule, tokens in drafted.items():
+        for rule, tokens in found.items():
             request = make_request(verification=rule, sampling=Sampling(1.0, seed=seed))
             tokens |= {NgramDrafter(request, history, 0.01).draft(text, 1).tokens}
-    assert drafted == {"match": {(TEXT[3],), (99,)}, "ratio": {(TEXT[3],)}}
+    assert found == {"match": {(TEXT[3],), (99,)}, "ratio": {(TEXT[3],)}}
 
 
 def test_a_draft_ends_before_a_token_that_the_target_lacks():

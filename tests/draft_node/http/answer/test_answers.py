@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import openai
@@ -16,13 +15,13 @@ from draft_node.http.answer.logprobs import Offsets, for_completion
 from draft_node.http.answer.shape import items_of
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionRequest
-from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.output_processor import Ended, Item, Piece
+from draft_node.parsing.parser import ONLY_CONTENT
+from draft_node.service.output_processor import Ended, Piece
 from draft_node.service.token_text import Token
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.serving.web.errors import FAILED_HERE
 from goodspeed.wire.messages import Sampling
-from tests.draft_node.http.fake import LETTERS, Api, Client, FakeService, error_of, events_of, official
+from tests.draft_node.http.fake import LETTERS, Api, Client, FakeService, chunks_of, error_of, events_of, official
 from tests.waiting import run_async
 
 SPECULATION = {
@@ -32,12 +31,19 @@ SPECULATION = {
     "drafted_by": {"model": 1, "ngram": 2, "self": 0},
     "accepted_by": {"model": 0, "ngram": 1, "self": 0},
 }
-
-
-def chunks_of(answer: Any) -> list[dict[str, Any]]:
-    *events, done = events_of(answer)
-    assert done == "[DONE]"
-    return [json.loads(event) for event in events]
+BUG, AWAY = ZeroDivisionError("as ordered"), VerifyAway("verify_away", "away")
+OPENAIS_BUG = {"message": FAILED_HERE, "type": "server_error", "param": None, "code": "internal"}
+ANTHROPICS_BUG = {"message": FAILED_HERE, "type": "api_error"}
+BREAKS = [
+    (Busy("busy", "too many"), 429, "busy"),
+    (Draining("draining", "shutting down"), 503, "draining"),
+    (VerifyAway("verify_away", "cannot be reached"), 503, "verify_away"),
+    (RequestRefused("failed", "the target failed"), 503, "failed"),
+    (RequestRefused("target_changed", "another target"), 503, "target_changed"),
+    (Busy("not_promised", "not now; ask again later"), 429, "not_promised"),
+    (RequestRefused("prompt", "too long"), 400, "prompt"),
+    (RequestRefused("constraint", "the form became too costly"), 400, "unsupported_form"),
+]
 
 
 def test_a_completion(api: Api) -> None:
@@ -67,6 +73,16 @@ def test_a_chat(api: Api) -> None:
     assert answer["choices"] == [{"index": 0, "message": message, "logprobs": None, "finish_reason": "length"}]
 
 
+@pytest.mark.parametrize(("verification", "name"), [("match", "fp_b1"), ("ratio", "fp_b1_d1")])
+def test_every_answer_and_every_chunk_names_the_target(verification: str, name: str) -> None:
+    """Under the ratio rule the draft model has a part in it."""
+    api = Api(verification=verification)
+    for ask in (api.complete, api.chat):
+        assert ask(max_tokens=3).json()["system_fingerprint"] == name
+        chunks = chunks_of(ask(max_tokens=3, stream=True, stream_options={"include_usage": True}))
+        assert {chunk["system_fingerprint"] for chunk in chunks} == {name}
+
+
 def test_prompts_and_choices_in_order_with_the_prompt_before_them(api: Api) -> None:
     answer = api.complete(prompt=[[72, 105], [72, 111]], n=2, max_tokens=2, echo=True).json()
     told = [(choice["index"], choice["text"]) for choice in answer["choices"]]
@@ -84,7 +100,7 @@ def test_joined_chunks_are_the_whole_text(api: Api, n: int) -> None:
     reasons: list[list[str | None]] = [[] for _ in range(n)]
     for chunk in chunks_of(api.complete(prompt="Hi", n=n, max_tokens=30, stream=True, echo=True)):
         assert "usage" not in chunk
-        (choice,) = chunk["choices"]
+        [choice] = chunk["choices"]
         texts[choice["index"]] += choice["text"]
         reasons[choice["index"]] += [choice["finish_reason"]] * (choice["finish_reason"] is not None)
     assert texts == ["Hi" + LETTERS + LETTERS[:4]] * n
@@ -113,6 +129,23 @@ def test_usage_as_it_grows(api: Api) -> None:
     chunks = chunks_of(api.complete(max_tokens=3, stream=True, stream_options=options))
     assert [chunk["usage"]["completion_tokens"] for chunk in chunks] == [1, 2, 3, 3, 3]
     assert all(chunk["usage"]["prompt_tokens"] == 5 for chunk in chunks)
+
+
+def cached(answer: Any) -> int:
+    number: int = answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+    return number
+
+
+def test_the_usage_tells_what_was_in_memory(api: Api) -> None:
+    api.service.cached = [4, 2]
+    assert [cached(ask(max_tokens=2)) for ask in (api.complete, api.chat, api.chat)] == [4, 2, 0]
+
+
+def test_what_one_choice_has_read_was_not_there_for_the_request(api: Api) -> None:
+    api.service.cached = [0, 4, 4]
+    assert cached(api.complete(max_tokens=2, n=3)) == 0
+    api.service.cached = [3, 4, 0, 1]
+    assert cached(api.complete(prompt=["hello", "you"], max_tokens=2, n=2)) == 3
 
 
 def test_logprobs_of_a_completion(api: Api) -> None:
@@ -145,9 +178,7 @@ def test_logprobs_in_chunks_are_those_of_the_whole(api: Api) -> None:
 
 def test_logprobs_of_a_text_that_ends_before_its_first_token() -> None:
     class Silent(FakeService):
-        async def write(
-            self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
-        ) -> AsyncGenerator[Item, None]:
+        async def write(self, generation, parser=ONLY_CONTENT):
             yield Ended("stop", None, 0, Statistics())
 
     api = Api(service=Silent())
@@ -166,23 +197,9 @@ def test_tokens_that_are_parts_of_a_character() -> None:
     assert shown["text_offset"] == [0, 1, 1, 2, 3]
 
 
-BREAKS = [
-    (Busy("busy", "too many"), 429, "busy"),
-    (Draining("draining", "shutting down"), 503, "draining"),
-    (VerifyAway("verify_away", "cannot be reached"), 503, "verify_away"),
-    (RequestRefused("failed", "the target failed"), 503, "failed"),
-    (RequestRefused("target_changed", "another target"), 503, "target_changed"),
-    (Busy("not_promised", "not now; ask again later"), 429, "not_promised"),
-    (RequestRefused("prompt", "too long"), 400, "prompt"),
-    (RequestRefused("constraint", "the form became too costly"), 400, "unsupported_form"),
-]
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("error", "status", "code"), BREAKS)
-def test_what_fails_before_the_first_token_is_said_by_the_status(
-    api: Api, error, status: int, code: str, stream: bool
-) -> None:
+def test_what_fails_before_the_first_token_is_said_by_the_status(api, error, status, code, stream):
     api.fail(error)
     answer = api.chat(n=2, stream=stream)
     assert error_of(answer, status)["code"] == code
@@ -207,57 +224,36 @@ def test_the_official_client_raises_what_breaks_a_stream(api: Api) -> None:
         next(stream)
 
 
-CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 9}
-BODIES = {"completions": {"prompt": "x"}, "chat/completions": CHAT, "responses": {"input": "x"}, "messages": CHAT}
-OPENAIS_BUG = {"type": "server_error", "param": None, "code": "internal"}
-
-
-def error_after_a_delta(api: Api, path: str, error: Exception) -> dict[str, Any]:
-    """Returns the error with which a stream ends that breaks after its first token."""
-    api.fail(error, after=1)
-    text = api.client.post(f"/v1/{path}", json=BODIES[path] | {"stream": True}).text
-    *_, before, last = (json.loads(event) for event in re.findall(r"^data: (\{.*)", text, re.MULTILINE))
-    assert '"a"' in json.dumps(before)
-    told: dict[str, Any] = last.get("response", last)["error"]
-    return told
-
-
 @pytest.mark.parametrize(
-    ("path", "error"),
+    ("path", "raised", "error"),
     [
-        ("completions", OPENAIS_BUG),
-        ("chat/completions", OPENAIS_BUG),
-        ("responses", {"code": "server_error"}),
-        ("messages", {"type": "api_error"}),
+        ("completions", BUG, OPENAIS_BUG),
+        ("chat/completions", BUG, OPENAIS_BUG),
+        ("responses", BUG, {"message": FAILED_HERE, "code": "server_error"}),
+        ("responses", AWAY, {"message": "away", "code": "server_error"}),
+        ("messages", BUG, ANTHROPICS_BUG),
+        ("messages", AWAY, {"message": "away", "type": "overloaded_error"}),
     ],
 )
-def test_a_bug_in_mid_stream_is_logged_and_said(
-    api: Api, caplog: pytest.LogCaptureFixture, path: str, error: dict[str, Any]
-) -> None:
-    assert error_after_a_delta(api, path, ZeroDivisionError("as ordered")) == error | {"message": FAILED_HERE}
-    assert "as ordered" in caplog.text
+def test_a_stream_that_breaks_ends_with_an_error_of_its_api_and_a_bug_is_logged(api, caplog, path, raised, error):
+    api.fail(raised, after=1)
+    text = api.ask(path, stream=True).text
+    *_, before, last = (json.loads(event) for event in re.findall(r"^data: (\{.*)", text, re.MULTILINE))
+    assert '"a"' in json.dumps(before)
+    assert last.get("response", last)["error"] == error
+    assert ("as ordered" in caplog.text) is (raised is BUG)
 
 
-@pytest.mark.parametrize(
-    ("path", "error"), [("responses", {"code": "server_error"}), ("messages", {"type": "overloaded_error"})]
-)
-def test_a_stream_that_breaks_ends_with_an_error_of_its_api(api: Api, path: str, error: dict[str, Any]) -> None:
-    told = error_after_a_delta(api, path, VerifyAway("verify_away", "away"))
-    assert told == error | {"message": "away"}
-
-
-@pytest.mark.parametrize("path", ["/v1/completions", "/v1/messages"])
-def test_a_bug_before_the_first_token_is_said_in_the_formats_of_errors(api: Api, path: str) -> None:
+@pytest.mark.parametrize(("path", "error"), [("completions", OPENAIS_BUG), ("messages", ANTHROPICS_BUG)])
+def test_a_bug_before_the_first_token_is_said_in_the_formats_of_errors(path: str, error: dict[str, Any]) -> None:
     """The error goes on to the server, which logs it."""
+    api = Api()
     api.fail(ZeroDivisionError("a secret"))
-    body = {"prompt": "x"} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "x"}]}
     with pytest.raises(ZeroDivisionError):
-        api.client.post(path, json={"max_tokens": 1, **body})
-    answer = Client(api.app, raise_server_exceptions=False).post(path, json={"max_tokens": 1, **body})
-    assert answer.status_code == 500
-    told = {"param": None, "code": "internal"} if path == "/v1/completions" else {}
-    kind = "server_error" if path == "/v1/completions" else "api_error"
-    assert answer.json()["error"] == {"message": FAILED_HERE, "type": kind, **told}
+        api.ask(path)
+    api.client = Client(api.app, raise_server_exceptions=False)
+    answer = api.ask(path)
+    assert (answer.status_code, answer.json()["error"]) == (500, error)
 
 
 @run_async
@@ -265,9 +261,7 @@ async def test_no_text_goes_on_when_one_of_several_fails() -> None:
     closed = []
 
     class Service(FakeService):
-        async def write(
-            self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
-        ) -> AsyncGenerator[Item, None]:
+        async def write(self, generation, parser=ONLY_CONTENT):
             if generation.max_tokens == 1:
                 raise RequestRefused("failed", "as ordered")
             try:

@@ -26,12 +26,17 @@ from draft_node.service.fair_queue import FairQueue
 from draft_node.service.service import LARGE_ANSWER
 from goodspeed.wire.messages import Sampling
 from tests.chats import QWEN3, tokenizer
-from tests.draft_node.http.fake import CONTEXT_LEN, Api, FakeService, error_of
+from tests.draft_node.http.fake import BODIES, CONTEXT_LEN, Api, FakeService, refused, scope_of
 from tests.waiting import run_async, until
 
 NUM_TOP = 20
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
-HEADERS = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+SAYS = "x" * (LARGE_ANSWER * BYTES)
+PROMPTS = ["x" * (CONTEXT_LEN - 1)] * 2
+WITH_LOGPROBS: dict[str, dict[str, Any]] = {
+    "completions": {"logprobs": NUM_TOP, "n": 2},
+    "chat/completions": {"logprobs": True, "top_logprobs": NUM_TOP},
+}
 
 
 def test_the_entries_of_a_chat_are_made_one_by_one_while_it_is_written() -> None:
@@ -91,10 +96,6 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-SAYS = "x" * (LARGE_ANSWER * BYTES)
-PROMPTS = ["x" * (CONTEXT_LEN - 1)] * 2
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("path", "body", "shown", "num_whole", "num_streamed"),
@@ -107,21 +108,17 @@ PROMPTS = ["x" * (CONTEXT_LEN - 1)] * 2
         ("responses", {"input": "x", "tools": [TOOL]}, "x", 0, 0),
     ],
 )
-def test_what_is_long_is_shown_from_beside_the_event_loop(
-    queued: list[str], path: str, body: dict[str, Any], shown: str, num_whole: int, num_streamed: int, stream: bool
-) -> None:
+def test_what_is_long_is_shown_from_beside_the_event_loop(queued, path, body, shown, num_whole, num_streamed, stream):
     """A response has the tools of its request: in the first and last events of a stream."""
     api = Api()
     api.service.chats, api.service.max_chars = ChatSupport.of(tokenizer(QWEN3)), 1 << 20
-    limit = "max_tokens" if path == "completions" else "max_output_tokens"
-    answer = api.client.post(f"/v1/{path}", json={limit: 1, **body, "stream": stream})
-    assert shown in answer.text
+    assert shown in api.ask(path, 1, **body, stream=stream).text
     assert queued.count("answers") == (num_streamed if stream else num_whole)
     assert ("bodies" in queued) == (shown is SAYS), "what repeats a large request is made where that is read"
 
 
-@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages"])
-def test_a_stream_keeps_no_pieces_that_it_has_sent(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("path", BODIES)
+def test_a_stream_keeps_no_pieces_that_it_has_sent(api: Api, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit on the log-probabilities of a whole answer is what bounds the memory for them."""
     choices: list[Choice] = []
 
@@ -130,37 +127,27 @@ def test_a_stream_keeps_no_pieces_that_it_has_sent(path: str, monkeypatch: pytes
         return choices[-1]
 
     monkeypatch.setattr(shapes, "Choice", made)
-    turns = [{"role": "user", "content": "x"}]
-    bodies: dict[str, dict[str, Any]] = {
-        "/v1/completions": {"prompt": "x", "logprobs": NUM_TOP, "max_tokens": 50, "n": 2},
-        "/v1/chat/completions": {"messages": turns, "logprobs": True, "top_logprobs": NUM_TOP, "max_tokens": 50},
-        "/v1/responses": {"input": turns, "max_output_tokens": 50},
-        "/v1/messages": {"messages": turns, "max_tokens": 50},
-    }
-    api = Api()
-    assert api.client.post(path, json=bodies[path] | {"stream": True}).text.count("data:") > 50
-    assert [(choice.pieces, choice.num_tokens) for choice in choices] == [([], 50)] * bodies[path].get("n", 1)
+    wanted = WITH_LOGPROBS.get(path, {})
+    assert api.ask(path, 50, **wanted, stream=True).text.count("data:") > 50
+    assert [(choice.pieces, choice.num_tokens) for choice in choices] == [([], 50)] * wanted.get("n", 1)
     choices.clear()
-    assert api.client.post(path, json=bodies[path]).status_code == 200
+    assert api.ask(path, 50, **wanted).status_code == 200
     assert all(len(choice.pieces) == 50 for choice in choices)
 
 
-@pytest.mark.parametrize("ask", ["chat", "complete"])
-def test_what_a_whole_answer_may_tell_is_bounded(ask: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("ask", "wanted"), [(Api.chat, {"logprobs": True, "top_logprobs": 2}), (Api.complete, {"logprobs": 2})]
+)
+def test_what_a_whole_answer_may_tell_is_bounded(api, ask, wanted, monkeypatch):
     monkeypatch.setattr(generations, "MAX_LOGPROBS_TOLD", 4 * 3 * 2)
-    api = Api()
-    wanted = {"logprobs": True, "top_logprobs": 2} if ask == "chat" else {"logprobs": 2}
-    assert getattr(api, ask)(max_tokens=4, n=2, **wanted).status_code == 200
-    error = error_of(getattr(api, ask)(max_tokens=5, n=2, **wanted))
-    assert (error["param"], error["code"]) == ("logprobs", "invalid_value")
-    assert "30 tokens and alternatives are more than one answer's limit of 24" in error["message"]
-    assert getattr(api, ask)(max_tokens=5, n=2, stream=True, **wanted).status_code == 200
-    assert getattr(api, ask)(max_tokens=900, n=16).status_code == 200
+    assert ask(api, max_tokens=4, n=2, **wanted).status_code == 200
+    what = "30 tokens and alternatives are more than one answer's limit of 24"
+    refused(ask(api, max_tokens=5, n=2, **wanted), "logprobs", what, code="invalid_value")
+    assert ask(api, max_tokens=5, n=2, stream=True, **wanted).status_code == 200
+    assert ask(api, max_tokens=900, n=16).status_code == 200
 
 
-def test_the_default_length_of_a_chat_leaves_room_for_its_log_probabilities(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_length_of_a_chat_leaves_room_for_its_log_probabilities(api, monkeypatch):
     monkeypatch.setattr(generations, "MAX_LOGPROBS_TOLD", 4 * 3 * 2)
     assert api.chat(n=2, logprobs=True, top_logprobs=2).status_code == 200
     assert [generation.max_tokens for generation in api.service.generations] == [4, 4]
@@ -169,25 +156,15 @@ def test_the_default_length_of_a_chat_leaves_room_for_its_log_probabilities(
 def sent_by(**wanted: Any) -> list[Message]:
     """Returns what the application gives to the connection, for a completion."""
     sent: list[Message] = []
+    given: list[Message] = [{"type": "http.request", "body": json.dumps(wanted).encode(), "more_body": False}]
 
     async def receive() -> Message:
-        await asyncio.sleep(3600)
-        raise AssertionError
+        return given.pop() if given else await asyncio.sleep(3600, {"type": "http.disconnect"})
 
     async def send(message: Message) -> None:
         sent.append(message)
 
-    async def body() -> None:
-        body = json.dumps(wanted).encode()
-        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "query_string": b"", "headers": HEADERS}
-        given = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-        async def first() -> Message:
-            return next(given, None) or await receive()
-
-        await Api().app(scope, first, send)
-
-    asyncio.run(asyncio.wait_for(body(), 60))
+    asyncio.run(asyncio.wait_for(Api().app(scope_of("/v1/completions"), receive, send), 60))
     return sent
 
 

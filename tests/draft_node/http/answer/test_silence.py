@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from draft_node.core.generation import Generation
 from draft_node.http.answer import streams
-from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.output_processor import Item, Piece
+from draft_node.parsing.parser import ONLY_CONTENT
+from draft_node.service.output_processor import Piece
 from goodspeed.errors import Busy, RequestRefused, ServiceError, VerifyAway
-from tests.draft_node.http.fake import Api, Client, FakeService, official
+from tests.draft_node.http.fake import BODIES, Api, FakeService, anthropics, body_of, official, scope_of
+
+COMMENT, PING = b": waiting\n\n", b'event: ping\ndata: {"type":"ping"}\n\n'
 
 
 class Selector(selectors.DefaultSelector):
@@ -54,12 +55,12 @@ def timed(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]
 class SlowService(FakeService):
     """Waits before each token, then fails if told to."""
 
-    def __init__(self, *waits_s: float) -> None:
+    def __init__(self, *waits_s: float, error: ServiceError | None = None) -> None:
         super().__init__()
-        self.waits_s = waits_s
+        self.waits_s, self.error = waits_s, error
         self.num_open = 0
 
-    async def write(self, generation: Generation, parser: ParserSettings = ONLY_CONTENT) -> AsyncGenerator[Item, None]:
+    async def write(self, generation, parser=ONLY_CONTENT):
         self.num_open += 1
         waits = iter(self.waits_s)
         try:
@@ -72,15 +73,6 @@ class SlowService(FakeService):
             raise
         finally:
             self.num_open -= 1
-
-
-PATHS: dict[str, dict[str, Any]] = {
-    "completions": {"prompt": "hello", "max_tokens": 3},
-    "chat/completions": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3},
-    "responses": {"input": "hi", "max_output_tokens": 3},
-    "messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3},
-}
-COMMENT, PING = b": waiting\n\n", b'event: ping\ndata: {"type":"ping"}\n\n'
 
 
 @dataclass
@@ -97,27 +89,16 @@ class User:
 
     async def ask(self) -> None:
         self._asked_at = asyncio.get_running_loop().time()
-        api = Api(service=self.service)
-        body = json.dumps({**PATHS[self.path], "stream": True}).encode()
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": f"/v1/{self.path}",
-            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
-            "query_string": b"",
-        }
-        begun = False
+        body = json.dumps(body_of(self.path, stream=True)).encode()
+        given: list[Message] = [{"type": "http.request", "body": body}]
 
         async def receive() -> Message:
-            nonlocal begun
-            if begun:
-                now = asyncio.get_running_loop().time()
-                await asyncio.sleep(self._asked_at + self.leaves_after_s - now)
-                return {"type": "http.disconnect"}
-            begun = True
-            return {"type": "http.request", "body": body}
+            if given:
+                return given.pop()
+            now = asyncio.get_running_loop().time()
+            return await asyncio.sleep(self._asked_at + self.leaves_after_s - now, {"type": "http.disconnect"})
 
-        await api.app(scope, receive, self._take)
+        await Api(service=self.service).app(scope_of(f"/v1/{self.path}"), receive, self._take)
 
     async def _take(self, message: Message) -> None:
         now = asyncio.get_running_loop().time() - self._asked_at
@@ -152,7 +133,7 @@ async def asked(service: SlowService, path: str = "completions", **options: Any)
     return user
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", BODIES)
 @timed
 async def test_a_stream_says_that_it_waits(path: str) -> None:
     user = await asked(SlowService(25.5, 0, 32), path)
@@ -165,16 +146,11 @@ async def test_a_stream_says_that_it_waits(path: str) -> None:
     assert len(user.events) == len(prompt.events) > 3
 
 
+@pytest.mark.parametrize(("waits_s", "reads_after_s"), [((0.9, 9.9, 9.9), 0.0), ((), 35.0)])
 @timed
-async def test_nothing_is_said_beside_what_comes() -> None:
-    user = await asked(SlowService(0.9, 9.9, 9.9))
-    assert user.idle == []
-
-
-@timed
-async def test_a_user_who_reads_slowly_gets_nothing_in_between() -> None:
+async def test_nothing_is_said_beside_what_comes_nor_to_a_user_who_reads_slowly(waits_s, reads_after_s):
     """An event may be sent in several pieces, which a comment must not part."""
-    user = await asked(SlowService(), reads_after_s=35)
+    user = await asked(SlowService(*waits_s), reads_after_s=reads_after_s)
     assert user.idle == []
 
 
@@ -200,13 +176,11 @@ async def test_nothing_parts_an_event_that_comes_while_a_comment_is_taken_slowly
     assert event in b"".join(sent)
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", BODIES)
 @timed
 async def test_an_error_within_a_second_is_the_status(path: str) -> None:
     for error, status in ((Busy("not_promised", "x"), 429), (VerifyAway("verify_away", "x"), 503)):
-        service = SlowService(0.9)
-        service.error = error
-        user = await asked(service, path)
+        user = await asked(SlowService(0.9, error=error), path)
         assert user.status == (529 if (path, status) == ("messages", 503) else status)
         assert int(user.headers["retry-after"]) >= 1
 
@@ -221,12 +195,8 @@ async def test_an_error_within_a_second_is_the_status(path: str) -> None:
 )
 @timed
 async def test_a_later_error_is_an_event_of_the_apis_kind(error: ServiceError, code: str, kind: str) -> None:
-    users = {}
-    for path in PATHS:
-        service = SlowService(12)
-        service.error = error
-        users[path] = await asked(service, path)
-        assert (users[path].status, users[path].idle) == (200, [1, 11])
+    users = {path: await asked(SlowService(12, error=error), path) for path in BODIES}
+    assert all((user.status, user.idle) == (200, [1, 11]) for user in users.values())
     for path in ("completions", "chat/completions"):
         failed, done = users[path].events[0].removesuffix(b"\n\n").split(b"\n\n")
         assert json.loads(failed.removeprefix(b"data: "))["error"]["code"] == error.code
@@ -239,10 +209,8 @@ async def test_a_later_error_is_an_event_of_the_apis_kind(error: ServiceError, c
     assert last["response"]["status"] == "failed"
     [event] = users["messages"].events
     name, data = event.decode().split("\n", 1)
-    assert (name, json.loads(data.removeprefix("data: "))["error"]) == (
-        "event: error",
-        {"type": kind, "message": "the reason"},
-    )
+    assert name == "event: error"
+    assert json.loads(data.removeprefix("data: "))["error"] == {"type": kind, "message": "the reason"}
 
 
 @pytest.mark.parametrize("leaves_after_s", [0.5, 5, 45])
@@ -280,9 +248,7 @@ def test_the_official_client_overlooks_what_stands_between(restless: Api) -> Non
 
 @pytest.mark.clients
 def test_anthropics_client_overlooks_what_stands_between(restless: Api) -> None:
-    anthropic = pytest.importorskip("anthropic")
-    http = Client(restless.app)
-    client = anthropic.Anthropic(base_url="http://testserver", api_key="none", http_client=http, max_retries=0)
+    client = anthropics(restless)
     asked: Any = {"model": "goodspeed", "max_tokens": 3, "messages": [{"role": "user", "content": "x"}]}
     with client.messages.stream(**asked) as stream:
         assert "".join(stream.text_stream) == "abc"

@@ -4,38 +4,29 @@ The model is a script, so that it calls what it should. Clients that are not ins
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import openai
 import pytest
 from openai.lib.responses_tool_runner import RegisteredFunction, ResponsesToolRunner
 
-from draft_node.core.generation import Generation
-from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.output_processor import Item
-from tests.draft_node.http.fake import Api, Client, official
+from draft_node.parsing.parser import ONLY_CONTENT
+from tests.chats import function
+from tests.draft_node.http.fake import Api, Client, anthropics, official
 from tests.draft_node.http.speaking import SpeakingService
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 CALL = '<think>\nI ask.\n</think>\n\n<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
 ANSWER = "It is cold in Oslo."
-SCHEMA: dict[str, object] = {
-    "type": "object",
-    "properties": {"city": {"type": "string"}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
+WEATHER: Any = function("weather")
+SCHEMA = WEATHER["function"]["parameters"]
 
 
 class Scripted(SpeakingService):
     """Calls a tool, and answers when it has the result."""
 
-    def __init__(self, num_at_once: int = 5) -> None:
-        super().__init__(CALL, num_at_once=num_at_once)
-
-    async def write(self, generation: Generation, parser: ParserSettings = ONLY_CONTENT) -> AsyncGenerator[Item, None]:
+    async def write(self, generation, parser=ONLY_CONTENT):
         self.says = ANSWER if "<tool_response>" in self.prompts[-1] else CALL
         async for item in super().write(generation, parser):
             yield item
@@ -43,7 +34,7 @@ class Scripted(SpeakingService):
 
 @pytest.fixture
 def service() -> Scripted:
-    return Scripted()
+    return Scripted(CALL, num_at_once=5)
 
 
 def weather(city: str) -> str:
@@ -70,10 +61,7 @@ def test_the_official_tool_runner(service: Scripted, stream: bool) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_anthropics_tool_runner(service: Scripted, stream: bool) -> None:
     anthropic = pytest.importorskip("anthropic")
-    http = Client(Api(service=service).app)
-    client = anthropic.Anthropic(base_url="http://testserver", api_key="none", http_client=http, max_retries=0)
-
-    runner = client.beta.messages.tool_runner(
+    runner = anthropics(Api(service=service)).beta.messages.tool_runner(
         model="goodspeed",
         max_tokens=200,
         messages=[{"role": "user", "content": "Oslo?"}],
@@ -122,8 +110,7 @@ def test_langchain(service: Scripted, by_responses: bool) -> None:
     http = Client(Api(service=service).app, base_url="http://testserver/v1")
     options: dict[str, Any] = {"model": "goodspeed", "base_url": "http://testserver/v1", "api_key": "none"}
     model = langchain.ChatOpenAI(**options, http_client=http, use_responses_api=by_responses, max_retries=0)
-    tool = {"type": "function", "function": {"name": "weather", "description": "x", "parameters": SCHEMA}}
-    bound = model.bind_tools([tool])
+    bound = model.bind_tools([WEATHER])
     turns = [messages.HumanMessage("Oslo?")]
     first = bound.invoke(turns)
     [call] = first.tool_calls

@@ -1,37 +1,112 @@
-"""Whole requests of Claude Code: the first turn, one after tools, a long session, another server's history."""
+"""Whole requests in the shape of Claude Code's, in our own words: many tools, long prompts, members of its betas."""
 
 import difflib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from draft_node.http.ask.body import MAX_BODY_BYTES
-from goodspeed.engine.tokenizing.text import NOTHING, Inputs
+from goodspeed.engine.tokenizing.text import NOTHING
 from tests.chats import PLAIN
-from tests.draft_node.http.api import claude_code
-from tests.draft_node.http.api.claude_code import HEADERS, PATH, session, text, turn
-from tests.draft_node.http.fake import Api, Client, named_events_of
-from tests.draft_node.http.speaking import SpeakingService
+from tests.draft_node.http.fake import Api, anthropics, ignored_of, named_events_of
+from tests.draft_node.http.speaking import SpeakingService, speaking
 
-CALL = (
-    '<think>\nHm.\n</think>\n\nI look.\n<tool_call>\n{"name": "Read", "arguments": {"file_path": "/a"}}\n</tool_call>'
+BETAS = "claude-code-20250219,interleaved-thinking-2025-05-14,context-management-2025-06-27,effort-2025-11-24"
+HEADERS = {"anthropic-version": "2023-06-01", "anthropic-beta": BETAS, "x-app": "cli", "User-Agent": "claude-cli"}
+PATH = "/v1/messages?beta=true"
+
+CACHE = {"type": "ephemeral", "ttl": "1h"}
+ADVICE = "Prefer this tool to a shell command of the same effect. Give paths from the root, and quote what has blanks. "
+REMINDER = "<system-reminder>\nThe list of things to do is empty. Do not say so to the user.\n</system-reminder>\n"
+COUNTED = ("model", "system", "tools", "messages", "thinking", "output_config", "context_management", "mcp_servers")
+"""Members that a request to count tokens has, too."""
+
+IGNORED = (
+    "allowed_callers betas cache_control context_management defer_loading display eager_input_streaming inference_geo "
+    "input_examples metadata speed task_budget web_search_20250305"
 )
+READ = '{"name": "Read", "arguments": {"file_path": "/a"}}'
+CALL = f"<think>\nHm.\n</think>\n\nI look.\n<tool_call>\n{READ}\n</tool_call>"
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA" * 100}}
 PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}}
-NOTE = {
-    "type": "document",
-    "title": "Notes",
-    "source": {"type": "text", "media_type": "text/plain", "data": "It rains."},
-}
+PLAIN_TEXT = {"type": "text", "media_type": "text/plain", "data": "It rains."}
+NOTE = {"type": "document", "title": "Notes", "source": PLAIN_TEXT}
 
 
-def service(says: str = CALL, **options: Any) -> SpeakingService:
-    found = SpeakingService(says, num_at_once=5, **options)
-    found.context_len, found.max_chars = 1 << 22, 1 << 24
-    return found
+def schema_of(*required: str, **others: Any) -> dict[str, Any]:
+    """An object with texts that are required, and other properties."""
+    texts = {one: {"type": "string", "description": f"The {one} to use."} for one in required}
+    return {"type": "object", "properties": texts | others, "required": [*required], "additionalProperties": False}
+
+
+def tool(name: str, *required: str, num_chars: int = 400, **more: Any) -> dict[str, Any]:
+    """A tool whose description has so many characters, and whose schema nests objects and lists."""
+    limit = {"type": "integer", "minimum": 1, "description": "The most lines to return."}
+    schema = schema_of(*required, limit=limit, edits={"type": "array", "items": schema_of("old", "new")})
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    description = (ADVICE * (num_chars // len(ADVICE) + 1))[:num_chars]
+    return {"name": name, "description": description, "input_schema": schema, **more}
+
+
+def tools() -> list[dict[str, Any]]:
+    """The agent's own tools, those of servers that it knows, and one that Anthropic runs."""
+    return [
+        tool("Bash", "command", num_chars=20_000, eager_input_streaming=True),
+        tool("Read", "file_path", allowed_callers=["direct"]),
+        tool("Edit", "file_path", input_examples=[{"file_path": "/a.py", "edits": []}]),
+        tool("ToolSearch", "query", num_chars=12_000),
+        *(tool(f"mcp__tracker__ask_{i}", "question", defer_loading=True) for i in range(20)),
+        {"type": "web_search_20250305", "name": "web_search", "max_uses": 8},
+    ]
+
+
+def text(said: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": said} | more
+
+
+def turn(number: int, *results: Any, reads: str = "/a.py") -> list[dict[str, Any]]:
+    """The assistant's thought, words and call, and the result that the agent sends back."""
+    call = {"type": "tool_use", "id": f"toolu_{number:04}", "name": "Read", "input": {"file_path": reads}}
+    thought = {"type": "thinking", "thinking": "The file has it, I suppose.", "signature": "c2lnbmVk" * 8}
+    content = list(results) or "1\tx = 1"
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": content, "is_error": False}
+    return [
+        {"role": "assistant", "content": [thought, text("I read it."), call]},
+        {"role": "user", "content": [result, text(REMINDER)]},
+    ]
+
+
+def session(*turns: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A whole request, of the user's first message and what came after it."""
+    system = ["You help with code in a terminal.", ADVICE * 40, "Environment: Linux, a git repository, no changes."]
+    first = {"role": "user", "content": [text(REMINDER), text("Why does the test fail?", cache_control=CACHE)]}
+    return {
+        "model": "goodspeed",
+        "max_tokens": 32_000,
+        "stream": True,
+        "temperature": 1,
+        "system": [text(said, cache_control=CACHE) for said in system],
+        "tools": tools(),
+        "messages": [first, *turns],
+        "metadata": {"user_id": "user_0_account__session_1"},
+        "thinking": {"type": "adaptive", "display": "omitted"},
+        "output_config": {"effort": "high", "task_budget": {"type": "tokens", "total": 100_000}},
+        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+        "speed": "fast",
+        "inference_geo": "eu",
+        "service_tier": "auto",
+        "container": None,
+        "mcp_servers": [],
+        "betas": BETAS.split(","),
+    } | more
+
+
+def node(says: str = CALL, **options: Any) -> Api:
+    api = speaking(says, num_at_once=5, **options)
+    api.service.context_len, api.service.max_chars = 1 << 22, 1 << 24
+    return api
 
 
 def ask(api: Api, body: dict[str, Any], path: str = PATH, headers: dict[str, str] = HEADERS) -> Any:
@@ -40,40 +115,34 @@ def ask(api: Api, body: dict[str, Any], path: str = PATH, headers: dict[str, str
     return answer
 
 
-def ignored(answer: Any) -> set[str]:
-    return set(answer.headers.get("X-GoodSpeed-Ignored", "").split(", "))
-
-
 def prompt_of(*turns: dict[str, Any], **more: Any) -> tuple[str, set[str]]:
     """Returns the prompt that the model gets for a session, and the names of what it does not get."""
-    found = service()
-    answer = ask(Api(service=found), session(*turns, **more))
-    return found.prompts[-1], ignored(answer)
+    api = node()
+    answer = ask(api, session(*turns, **more))
+    return api.prompt, set(ignored_of(answer))
 
 
 def test_the_first_turn() -> None:
-    found = service()
-    answer = ask(Api(service=found), session())
+    api = node()
+    answer = ask(api, session())
     events = named_events_of(answer)
-    assert [each["content_block"]["type"] for each in events if each["type"] == "content_block_start"] == [
-        *("thinking", "text", "tool_use")
-    ]
+    begun = [each["content_block"]["type"] for each in events if each["type"] == "content_block_start"]
+    assert begun == ["thinking", "text", "tool_use"]
     assert events[-2]["delta"]["stop_reason"] == "tool_use"
-    assert ignored(answer) == set(claude_code.IGNORED.split())
-    [prompt] = found.prompts
-    assert "mcp__tracker__ask_19" in prompt
-    assert "web_search" not in prompt
-    assert prompt.count(claude_code.ADVICE) > 100
-    assert prompt.endswith("Why does the test fail?<|im_end|>\n<|im_start|>assistant\n")
+    assert set(ignored_of(answer)) == set(IGNORED.split())
+    assert "mcp__tracker__ask_19" in api.prompt
+    assert "web_search" not in api.prompt
+    assert api.prompt.count(ADVICE) > 100
+    assert api.prompt.endswith("Why does the test fail?<|im_end|>\n<|im_start|>assistant\n")
 
 
 def test_its_tokens_are_counted() -> None:
-    api, body = Api(service=service()), session()
-    counted = ask(api, {name: body[name] for name in claude_code.COUNTED}, "/v1/messages/count_tokens?beta=true")
+    api, body = node(), session()
+    counted = ask(api, {name: body[name] for name in COUNTED}, "/v1/messages/count_tokens?beta=true")
     asked = named_events_of(ask(api, body))
     assert counted.json() == {"input_tokens": asked[0]["message"]["usage"]["input_tokens"]}
     others = {"betas", "inference_geo", "metadata", "speed"}
-    assert ignored(counted) == set(claude_code.IGNORED.split()) - others
+    assert set(ignored_of(counted)) == set(IGNORED.split()) - others
 
 
 def test_a_turn_after_tools() -> None:
@@ -122,18 +191,15 @@ def test_what_a_user_shows_is_text_or_a_sentence() -> None:
     found = {"type": "search_result", "source": "notes.md", "title": "Rain", "content": [text("Much.")]}
     blocks = {"type": "document", "source": {"type": "content", "content": [text("Two"), text(" words")]}}
     prompt, names = prompt_of({"role": "user", "content": [NOTE, text("\n"), found, PDF, blocks, IMAGE]})
-    assert (
-        "Notes\nIt rains.\nRain\nnotes.md\nMuch.[a file that this model cannot read]Two words[an image that" in prompt
-    )
+    said = "Notes\nIt rains.\nRain\nnotes.md\nMuch.[a file that this model cannot read]Two words[an image that"
+    assert said in prompt
     assert names >= {"document", "image"}
 
 
 class Counting(SpeakingService):
     """Counts a chat's messages, and has no tokens of them."""
 
-    async def encode_chat(
-        self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
-    ) -> tuple[int, ...]:
+    async def encode_chat(self, messages, user, inputs=NOTHING):
         self.prompts += [message["role"] for message in messages]
         return (65,)
 
@@ -151,19 +217,17 @@ def test_a_long_session() -> None:
 
 
 def test_a_model_that_knows_no_tools_no_thinking_and_no_effort() -> None:
-    found = service("Hello.", template=PLAIN)
+    api = node("Hello.", template=PLAIN)
     body = session(stream=False)
-    answer = ask(Api(service=found), body | {"tools": []})
-    assert ignored(answer) >= {"thinking", "effort"}
+    answer = ask(api, body | {"tools": []})
+    assert set(ignored_of(answer)) >= {"thinking", "effort"}
     assert answer.json()["content"] == [{"type": "text", "text": "Hello."}]
 
 
 @pytest.mark.clients
 @pytest.mark.parametrize("stream", [False, True])
 def test_by_the_official_client(stream: bool) -> None:
-    anthropic = pytest.importorskip("anthropic")
-    http = Client(Api(service=service()).app)
-    client = anthropic.Anthropic(base_url="http://testserver", api_key="none", http_client=http, max_retries=0)
+    client = anthropics(node())
     body = session(*turn(1)) | {"max_tokens": 1000}
     del body["stream"], body["temperature"]  # the client has neither of them
     if stream:
@@ -172,7 +236,7 @@ def test_by_the_official_client(stream: bool) -> None:
     else:
         message = client.beta.messages.create(**body)
     assert [block.type for block in message.content] == ["thinking", "text", "tool_use"]
-    counted = {name: body[name] for name in claude_code.COUNTED} | {"betas": body["betas"]}
+    counted = {name: body[name] for name in COUNTED} | {"betas": body["betas"]}
     assert client.beta.messages.count_tokens(**counted).input_tokens == message.usage.input_tokens
 
 
@@ -180,7 +244,7 @@ def test_by_the_official_client(stream: bool) -> None:
 
 
 def test_what_a_beta_announces_is_ignored_by_name() -> None:
-    new = {"swift_answers": {"mode": "on"}, "tools": [claude_code.tool("Read", "x", hushed=True)]}
+    new = {"swift_answers": {"mode": "on"}, "tools": [tool("Read", "x", hushed=True)]}
     _, names = prompt_of(**new)
     assert names >= {"swift_answers", "hushed"}
 
@@ -195,7 +259,7 @@ def test_what_a_beta_announces_is_ignored_by_name() -> None:
     ],
 )
 def test_but_not_what_is_misspelt_or_cannot_be_served(more: dict[str, Any], message: str) -> None:
-    answer = Api(service=service()).client.post(PATH, json=session(**more), headers=HEADERS)
+    answer = node().client.post(PATH, json=session(**more), headers=HEADERS)
     assert answer.status_code == 400
     assert answer.json()["error"]["message"].startswith(message)
     assert len(answer.headers["X-GoodSpeed-Ignored"]) < 4096
@@ -219,5 +283,5 @@ def test_a_name_is_compared_with_known_ones_once(monkeypatch: pytest.MonkeyPatch
 
 def test_without_a_beta_an_unknown_member_is_refused() -> None:
     for headers in ({}, {"anthropic-beta": ""}):
-        answer = Api(service=service()).client.post(PATH, json=session(swift_answers=1), headers=headers)
+        answer = node().client.post(PATH, json=session(swift_answers=1), headers=headers)
         assert answer.json()["error"]["message"] == "swift_answers is not a supported parameter; leave it out"

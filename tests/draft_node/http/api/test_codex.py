@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.draft_node.http.ask.test_tool_constraints import may_end_after
-from tests.draft_node.http.fake import Api, error_of, named_events_of, official
-from tests.draft_node.http.speaking import SpeakingService
+from tests.draft_node.http.fake import Api, ignored_of, named_events_of, official, refused
+from tests.draft_node.http.speaking import speaking
 
 PATCH = '*** Begin Patch\n*** Update File: "a b.py"\n@@\n-x = 1\n+x = "\u00fc\\n"\n*** End Patch'
 GRAMMAR = 'start: "*** Begin Patch" LF hunk+ "*** End Patch" LF?\nhunk: /.+/ LF\n%import common.LF'
@@ -23,16 +23,35 @@ def function(name: str, *required: str, **properties: Any) -> dict[str, Any]:
     return {"type": "function", "name": name, "description": f"{name}.", "strict": False, "parameters": schema}
 
 
+def namespace(name: str, *tools: dict[str, Any], **others: Any) -> dict[str, Any]:
+    return {"type": "namespace", "name": name, "tools": list(tools), **others}
+
+
+def said(role: str, *texts: str, **others: Any) -> dict[str, Any]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    return {"type": "message", "role": role, "content": [{"type": kind, "text": text} for text in texts], **others}
+
+
+def result(call_id: str, output: Any, kind: str = "function_call_output") -> dict[str, Any]:
+    return {"type": kind, "call_id": call_id, "output": output}
+
+
+def later(*tools: dict[str, Any], **others: Any) -> dict[str, Any]:
+    """Tools that come as an item of the input."""
+    return {"type": "additional_tools", "role": "developer", "tools": list(tools), **others}
+
+
+def allowed(mode: str, *tools: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "allowed_tools", "mode": mode, "tools": list(tools)}
+
+
 TEXT, NUMBER = {"type": "string"}, {"type": "number"}
-ISSUES = {
-    "type": "namespace",
-    "name": "mcp__tracker__",
-    "description": "The team's issues.",
-    "tools": [
-        {**function("open", "title", title=TEXT), "defer_loading": True, "output_schema": {"type": "object"}},
-        function("close", "number", number=NUMBER),
-    ],
-}
+ISSUES = namespace(
+    "mcp__tracker__",
+    {**function("open", "title", title=TEXT), "defer_loading": True, "output_schema": {"type": "object"}},
+    function("close", "number", number=NUMBER),
+    description="The team's issues.",
+)
 FREEFORM = {
     "type": "custom",
     "name": "apply_patch",
@@ -58,18 +77,64 @@ TOOLS = [
     {"type": "web_search", "external_web_access": True, "filters": {"allowed_domains": ["example.org"]}},
     {"type": "image_generation", "output_format": "png"},
 ]
-
-
-def said(role: str, *texts: str, **others: Any) -> dict[str, Any]:
-    kind = "output_text" if role == "assistant" else "input_text"
-    return {"type": "message", "role": role, "content": [{"type": kind, "text": text} for text in texts], **others}
-
-
 FIRST = [
     said("developer", "<permissions instructions>Write in the workspace only.</permissions instructions>"),
     said("user", "# AGENTS.md\nRun the tests.", "<environment_context><cwd>/repo</cwd></environment_context>"),
     said("user", "Mend the greeting."),
 ]
+AFTER_CALLS = [
+    *FIRST,
+    {"type": "reasoning", "summary": [], "encrypted_content": ENCRYPTED},
+    said("assistant", "I look first.", phase="commentary", status="completed", id="msg_1"),
+    {"type": "function_call", "name": "exec_command", "arguments": '{"cmd": "ls"}', "call_id": "c1", "id": "fc_1"},
+    {"type": "function_call", "name": "view_image", "arguments": '{"path": "a.png"}', "call_id": "c2"},
+    result("c1", "Exit code: 0\na b.py"),
+    result("c2", [{"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "high"}]),
+    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Now the patch."}], "encrypted_content": None},
+    {"type": "custom_tool_call", "name": "apply_patch", "input": PATCH, "call_id": "c3", "status": "completed"},
+    result("c3", [{"type": "input_text", "text": "Done!"}], "custom_tool_call_output"),
+    {"type": "function_call", "name": "open", "namespace": "mcp__tracker__", "arguments": "{}", "call_id": "c4"},
+    result("c4", "#7"),
+]
+LONG = [
+    {"type": "compaction", "encrypted_content": ENCRYPTED},
+    said("user", "<summary of the work so far>"),
+    later(function("deploy", "to", to=TEXT), TOOLS[0]),
+    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "ruff"}},
+    {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAAA"},
+    {"type": "local_shell_call", "call_id": "s1", "status": "completed", "action": {"type": "exec", "command": ["ls"]}},
+    {"type": "local_shell_call_output", "id": "s1", "output": "a b.py"},
+    {"type": "tool_search_call", "call_id": "f1", "execution": "client", "arguments": {"query": "logs"}},
+    {"type": "tool_search_output", "call_id": "f1", "execution": "client", "tools": [function("read_logs")]},
+    {"type": "tool_search_call", "execution": "server", "arguments": {}},
+    {"type": "tool_search_output", "execution": "server", "tools": [{"type": "mcp", "server_label": "x"}]},
+    *AFTER_CALLS,
+    said("assistant", "Done.", phase="final_answer"),
+    said("user", "Thanks. Deploy it."),
+]
+OF_EVERY_TURN = {
+    *("prompt_cache_key", "client_metadata", "verbosity", "summary"),
+    *("web_search", "image_generation", "format", "defer_loading", "output_schema"),
+}
+RUN = {**FREEFORM, "name": "exec", "description": "Runs a script."}
+CODE_MODE = [
+    later(
+        namespace("functions", RUN, function("wait", "cell_id", cell_id=TEXT)),
+        namespace("clock", function("sleep", "s", s=NUMBER)),
+        id="at_1",
+    ),
+    said("developer", "You are a coding agent.", id="msg_0"),
+    *FIRST,
+]
+SPOKEN = "Now.\n" + "\n".join(
+    [called("apply_patch", input=PATCH), called("mcp__tracker__open", title="x"), called("tool_search", query="logs")]
+)
+OWN = called("apply_patch", input="x")
+OTHER = called("exec_command", cmd="ls")
+CLOSING = called("mcp__tracker__close", number=7)
+LISTED = {**TOOLS[0], "parameters": {"type": "array"}}
+APPLY, OH = ({"type": "custom", "name": name} for name in ("apply_patch", "oh"))
+TRACKER, CRM, WAIT = ({"type": "namespace", "name": name} for name in ("mcp__tracker__", "crm", "wait"))
 
 
 def asked(items: list[dict[str, Any]] = FIRST, **others: Any) -> dict[str, Any]:
@@ -92,75 +157,28 @@ def asked(items: list[dict[str, Any]] = FIRST, **others: Any) -> dict[str, Any]:
     }
 
 
-def result(call_id: str, output: Any, kind: str = "function_call_output") -> dict[str, Any]:
-    return {"type": kind, "call_id": call_id, "output": output}
+def post(api: Api, **body: Any) -> Any:
+    answer = api.client.post("/v1/responses", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer
 
 
-AFTER_CALLS = [
-    *FIRST,
-    {"type": "reasoning", "summary": [], "encrypted_content": ENCRYPTED},
-    said("assistant", "I look first.", phase="commentary", status="completed", id="msg_1"),
-    {"type": "function_call", "name": "exec_command", "arguments": '{"cmd": "ls"}', "call_id": "c1", "id": "fc_1"},
-    {"type": "function_call", "name": "view_image", "arguments": '{"path": "a.png"}', "call_id": "c2"},
-    result("c1", "Exit code: 0\na b.py"),
-    result("c2", [{"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "high"}]),
-    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Now the patch."}], "encrypted_content": None},
-    {"type": "custom_tool_call", "name": "apply_patch", "input": PATCH, "call_id": "c3", "status": "completed"},
-    result("c3", [{"type": "input_text", "text": "Done!"}], "custom_tool_call_output"),
-    {"type": "function_call", "name": "open", "namespace": "mcp__tracker__", "arguments": "{}", "call_id": "c4"},
-    result("c4", "#7"),
-]
-LONG = [
-    {"type": "compaction", "encrypted_content": ENCRYPTED},
-    said("user", "<summary of the work so far>"),
-    {"type": "additional_tools", "role": "developer", "tools": [function("deploy", "to", to=TEXT), TOOLS[0]]},
-    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "ruff"}},
-    {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAAA"},
-    {"type": "local_shell_call", "call_id": "s1", "status": "completed", "action": {"type": "exec", "command": ["ls"]}},
-    {"type": "local_shell_call_output", "id": "s1", "output": "a b.py"},
-    {"type": "tool_search_call", "call_id": "f1", "execution": "client", "arguments": {"query": "logs"}},
-    {"type": "tool_search_output", "call_id": "f1", "execution": "client", "tools": [function("read_logs")]},
-    {"type": "tool_search_call", "execution": "server", "arguments": {}},
-    {"type": "tool_search_output", "execution": "server", "tools": [{"type": "mcp", "server_label": "x"}]},
-    *AFTER_CALLS,
-    said("assistant", "Done.", phase="final_answer"),
-    said("user", "Thanks. Deploy it."),
-]
+def written(says: str, **others: Any) -> Any:
+    """The answer of a model that says this, as one body."""
+    return post(speaking(says), **asked(stream=False, **others)).json()
 
 
-class Session:
-    """A node whose model says what it is told to, and the requests to it."""
-
-    def __init__(self, says: str = "Done.", num_at_once: int = 5) -> None:
-        self.service = SpeakingService(says, num_at_once=num_at_once)
-        self.api = Api(service=self.service)
-
-    def post(self, **body: Any) -> Any:
-        answer = self.api.client.post("/v1/responses", json=body)
-        assert answer.status_code == 200, answer.text
-        return answer
-
-    @property
-    def prompt(self) -> str:
-        return self.service.prompts[-1]
-
-
-def ignored_of(answer: Any) -> set[str]:
-    return set(answer.headers["X-GoodSpeed-Ignored"].split(", "))
-
-
-OF_EVERY_TURN = {
-    *("prompt_cache_key", "client_metadata", "verbosity", "summary"),
-    *("web_search", "image_generation", "format", "defer_loading", "output_schema"),
-}
+def shown_tools(api: Api) -> list[dict[str, Any]]:
+    """The tools in the newest prompt."""
+    return [json.loads(line)["function"] for line in api.prompt.splitlines() if line.startswith('{"type": "func')]
 
 
 def test_the_first_turn() -> None:
-    session = Session()
-    answer = session.post(**asked())
-    assert ignored_of(answer) == OF_EVERY_TURN
+    api = speaking()
+    answer = post(api, **asked())
+    assert set(ignored_of(answer)) == OF_EVERY_TURN
     assert [event["type"] for event in named_events_of(answer)][-1] == "response.completed"
-    shown = [json.loads(line)["function"] for line in session.prompt.splitlines() if line.startswith('{"type": "func')]
+    shown = shown_tools(api)
     names = [tool["name"] for tool in shown]
     assert names[:2] == ["exec_command", "write_stdin"]
     assert names[-4:] == ["apply_patch", "mcp__tracker__open", "mcp__tracker__close", "tool_search"]
@@ -172,10 +190,10 @@ def test_the_first_turn() -> None:
 
 
 def test_a_turn_after_calls_shows_them_to_the_model() -> None:
-    session = Session()
-    answer = session.post(**asked(AFTER_CALLS))
-    assert ignored_of(answer) == {*OF_EVERY_TURN, "encrypted_content", "input_image"}
-    written = session.prompt.partition("Mend the greeting.")[2]
+    api = speaking()
+    answer = post(api, **asked(AFTER_CALLS))
+    assert set(ignored_of(answer)) == {*OF_EVERY_TURN, "encrypted_content", "input_image"}
+    after_the_question = api.prompt.partition("Mend the greeting.")[2]
     turns = [
         "I look first.\n" + called("exec_command", cmd="ls") + "\n" + called("view_image", path="a.png"),
         "<tool_response>\nExit code: 0\na b.py\n</tool_response>",
@@ -185,67 +203,47 @@ def test_a_turn_after_calls_shows_them_to_the_model() -> None:
         called("mcp__tracker__open"),
         "<tool_response>\n#7\n</tool_response>",
     ]
-    found = [written.find(turn) for turn in turns]
+    found = [after_the_question.find(turn) for turn in turns]
     assert -1 not in found
     assert found == sorted(found)
 
 
 def test_a_long_session_with_a_compaction_and_tools_that_came_later() -> None:
-    session = Session()
-    answer = session.post(**asked(LONG, parallel_tool_calls=False, reasoning=None))
+    api = speaking()
+    answer = post(api, **asked(LONG, parallel_tool_calls=False, reasoning=None))
     hosted = {"compaction", "web_search_call", "image_generation_call", "mcp", "encrypted_content", "input_image"}
     hosted |= {"local_shell_call", "local_shell_call_output"}
-    assert ignored_of(answer) == (OF_EVERY_TURN | hosted) - {"summary"}
-    assert ENCRYPTED not in session.prompt
-    tools = [line for line in session.prompt.splitlines() if line.startswith('{"type": "func')]
-    assert [name in tools[-2] + tools[-1] for name in ("deploy", "read_logs")] == [True, True]
-    assert sum('"name": "exec_command"' in tool for tool in tools) == 1
-    assert called("tool_search", query="logs") in session.prompt
-    assert "Found these tools: read_logs" in session.prompt
-
-
-RUN = {**FREEFORM, "name": "exec", "description": "Runs a script."}
-CODE_MODE = [
-    {
-        "type": "additional_tools",
-        "id": "at_1",
-        "role": "developer",
-        "tools": [
-            {"type": "namespace", "name": "functions", "tools": [RUN, function("wait", "cell_id", cell_id=TEXT)]},
-            {"type": "namespace", "name": "clock", "tools": [function("sleep", "s", s=NUMBER)]},
-        ],
-    },
-    said("developer", "You are a coding agent.", id="msg_0"),
-    *FIRST,
-]
+    assert set(ignored_of(answer)) == (OF_EVERY_TURN | hosted) - {"summary"}
+    assert ENCRYPTED not in api.prompt
+    names = [tool["name"] for tool in shown_tools(api)]
+    assert names[-2:] == ["deploy", "read_logs"]
+    assert names.count("exec_command") == 1
+    assert called("tool_search", query="logs") in api.prompt
+    assert "Found these tools: read_logs" in api.prompt
 
 
 def test_a_session_whose_tools_are_all_in_an_item_and_run_by_scripts() -> None:
     script = 'text(await tools.exec_command({cmd: "ls"}));'
-    session = Session(called("functions__exec", input=script))
+    api = speaking(called("functions__exec", input=script))
     body = asked(CODE_MODE, stream=False, reasoning={"effort": "medium", "context": "all_turns"})
     del body["tools"], body["instructions"]
-    answer = session.post(**body)
-    assert ignored_of(answer) == {"prompt_cache_key", "client_metadata", "verbosity", "format", "context"}
-    assert [name in session.prompt for name in ("functions__wait", "clock__sleep")] == [True, True]
+    answer = post(api, **body)
+    assert set(ignored_of(answer)) == {"prompt_cache_key", "client_metadata", "verbosity", "format", "context"}
+    assert {"functions__wait", "clock__sleep"} <= {tool["name"] for tool in shown_tools(api)}
     [item] = answer.json()["output"]
     named = {"type": "custom_tool_call", "namespace": "functions", "name": "exec", "input": script}
     assert {name: item[name] for name in named} == named
     parts = [{"type": "input_text", "text": "Completed.\n"}, {"type": "input_text", "text": "a b.py"}]
-    session.post(**{**body, "input": [*CODE_MODE, item, result(item["call_id"], parts, "custom_tool_call_output")]})
-    assert called("functions__exec", input=script) in session.prompt
-    assert "<tool_response>\nCompleted.\na b.py\n</tool_response>" in session.prompt
+    post(api, **{**body, "input": [*CODE_MODE, item, result(item["call_id"], parts, "custom_tool_call_output")]})
+    assert called("functions__exec", input=script) in api.prompt
+    assert "<tool_response>\nCompleted.\na b.py\n</tool_response>" in api.prompt
 
 
 # -- what comes back ---------------------------------------------------------------------------------------------------
 
-SPOKEN = "Now.\n" + "\n".join(
-    [called("apply_patch", input=PATCH), called("mcp__tracker__open", title="x"), called("tool_search", query="logs")]
-)
-
 
 def test_calls_come_back_as_items_of_their_tools_kind() -> None:
-    answer = Session(SPOKEN).post(**asked(stream=False)).json()
+    answer = written(SPOKEN)
     message, patch, opened, search = answer["output"]
     assert message["type"] == "message"
     assert (patch["type"], patch["name"], patch["input"]) == ("custom_tool_call", "apply_patch", PATCH)
@@ -257,14 +255,14 @@ def test_calls_come_back_as_items_of_their_tools_kind() -> None:
     assert answer["store"] is False
     assert answer["tools"][11] == FREEFORM
     sent_back = [*FIRST, *answer["output"], *(result(item["call_id"], "ok") for item in answer["output"][1:])]
-    session = Session()
-    session.post(**asked(sent_back))
-    assert SPOKEN.partition("\n")[2].replace("\\u00fc", "\u00fc") in session.prompt
+    api = speaking()
+    post(api, **asked(sent_back))
+    assert SPOKEN.partition("\n")[2].replace("\\u00fc", "\u00fc") in api.prompt
 
 
 @pytest.mark.parametrize("num_at_once", [1, 7, 1000])
 def test_a_custom_call_is_streamed_as_the_official_client_reads_it(num_at_once: int) -> None:
-    client = official(Session(SPOKEN, num_at_once).api)
+    client = official(speaking(SPOKEN, num_at_once=num_at_once))
     given = {name: value for name, value in asked().items() if name != "client_metadata"}
     events = list(client.responses.create(**given))
     assert [event.sequence_number for event in events] == list(range(len(events)))
@@ -276,13 +274,12 @@ def test_a_custom_call_is_streamed_as_the_official_client_reads_it(num_at_once: 
         *("ResponseOutputItemAddedEvent", "ResponseCustomToolCallInputDeltaEvent"),
         *("ResponseCustomToolCallInputDoneEvent", "ResponseOutputItemDoneEvent"),
     }
-    added, delta, done, last = of_patch
+    [added, delta, done, last] = of_patch
     assert (added.item.input, delta.delta, done.input, last.item.input) == ("", PATCH, PATCH, PATCH)
     assert {delta.item_id, done.item_id} == {added.item.id} == {last.item.id}
     final = events[-1].response
-    assert [type(item).__name__ for item in final.output[1:]] == [
-        *("ResponseCustomToolCall", "ResponseFunctionToolCall", "ResponseToolSearchCall")
-    ]
+    kinds = [type(item).__name__ for item in final.output[1:]]
+    assert kinds == ["ResponseCustomToolCall", "ResponseFunctionToolCall", "ResponseToolSearchCall"]
     assert final.output[1] == last.item
 
 
@@ -291,28 +288,16 @@ def test_a_custom_call_is_streamed_as_the_official_client_reads_it(num_at_once: 
     [({"input": "a"}, "a"), ({"patch": "a"}, "a"), ({"a": 1, "b": "c"}, '{"a": 1, "b": "c"}'), ({}, "{}")],
 )
 def test_a_custom_call_with_other_arguments_still_has_an_input(arguments: dict[str, Any], text: str) -> None:
-    [item] = Session(called("apply_patch", **arguments)).post(**asked(stream=False)).json()["output"]
+    [item] = written(called("apply_patch", **arguments))["output"]
     assert item["input"] == text
 
 
 def test_a_call_of_a_tool_that_the_model_made_up_is_a_function_call() -> None:
-    [item] = Session(called("oh", a=1)).post(**asked(stream=False)).json()["output"]
+    [item] = written(called("oh", a=1))["output"]
     assert (item["type"], item["name"], item["arguments"]) == ("function_call", "oh", '{"a": 1}')
 
 
 # -- what the model may call -------------------------------------------------------------------------------------------
-
-OWN = called("apply_patch", input="x")
-OTHER = called("exec_command", cmd="ls")
-CLOSING = called("mcp__tracker__close", number=7)
-
-
-def allowed(mode: str, *tools: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "allowed_tools", "mode": mode, "tools": list(tools)}
-
-
-LISTED = {**TOOLS[0], "parameters": {"type": "array"}}
-APPLY, TRACKER = {"type": "custom", "name": "apply_patch"}, {"type": "namespace", "name": "mcp__tracker__"}
 
 
 @pytest.mark.parametrize(
@@ -337,19 +322,24 @@ APPLY, TRACKER = {"type": "custom", "name": "apply_patch"}, {"type": "namespace"
     ],
 )
 def test_a_choice_of_tools_is_kept(choice: Any, says: str, is_allowed: bool) -> None:
-    session = Session(says)
-    answer = session.post(**asked(stream=False, tool_choice=choice))
-    assert "exec_command" in session.prompt
-    assert may_end_after(session.api, says) is is_allowed
+    api = speaking(says)
+    answer = post(api, **asked(stream=False, tool_choice=choice))
+    assert "exec_command" in api.prompt
+    assert may_end_after(api, says) is is_allowed
     assert answer.json()["tool_choice"] == choice
 
 
-def test_tools_that_are_only_hosted_are_none() -> None:
-    session = Session(OWN)
-    session.post(**asked(stream=False, tool_choice=allowed("auto", {"type": "web_search"})))
-    assert "# Tools" not in session.prompt
-    session.post(**asked(stream=False, tools=[{"type": "web_search_2025_08_26"}, {"type": "code_interpreter"}]))
-    assert "# Tools" not in session.prompt
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"tool_choice": allowed("auto", {"type": "web_search"})},
+        {"tools": [{"type": "web_search_2025_08_26"}, {"type": "code_interpreter"}]},
+    ],
+)
+def test_tools_that_are_only_hosted_are_none(body: dict[str, Any]) -> None:
+    api = speaking(OWN)
+    post(api, **asked(stream=False, **body))
+    assert "# Tools" not in api.prompt
 
 
 @pytest.mark.parametrize(
@@ -358,24 +348,12 @@ def test_tools_that_are_only_hosted_are_none() -> None:
         ({"tools": [*TOOLS[-2:], {"type": "apply_patch"}]}, "tools.2", "'function', 'custom'"),
         ({"tools": [*TOOLS[-2:], TOOLS[0], TOOLS[0]]}, "tools.3.name", "give each its own name"),
         ({"tools": [{**ISSUES, "tools": [LISTED]}]}, "tools.0.tools.0.parameters", 'must be "object"'),
-        (
-            {"input": [*FIRST, {"type": "additional_tools", "tools": [LISTED]}]},
-            "input.3.tools.0.parameters",
-            'must be "object"',
-        ),
+        ({"input": [*FIRST, later(LISTED)]}, "input.3.tools.0.parameters", 'must be "object"'),
         ({"tool_choice": {"type": "custom", "name": "close"}}, "tool_choice.name", "choose one of tools"),
-        (
-            {"tool_choice": allowed("auto", APPLY, {**APPLY, "name": "oh"})},
-            "tool_choice.tools",
-            "no tool is named 'oh'",
-        ),
-        ({"tool_choice": allowed("auto", {**TRACKER, "name": "crm"})}, "tool_choice.tools", "no tool is named 'crm__'"),
+        ({"tool_choice": allowed("auto", APPLY, OH)}, "tool_choice.tools", "no tool is named 'oh'"),
+        ({"tool_choice": allowed("auto", CRM)}, "tool_choice.tools", "no tool is named 'crm__'"),
         ({"tool_choice": allowed("required", {"type": "mcp"})}, "tool_choice.tools", "must not be empty"),
-        (
-            {"tool_choice": allowed("required", {**TRACKER, "name": "exec_command"})},
-            "tool_choice.tools",
-            "no tool is named 'exec_command__'",
-        ),
+        ({"tool_choice": allowed("required", WAIT)}, "tool_choice.tools", "no tool is named 'wait__'"),
         ({"tools": [{**ISSUES, "name": "n" * 125}]}, "tools.0.tools", "shorten a name"),
         ({"tool_choice": allowed("sometimes", APPLY)}, "tool_choice.mode", "'auto' or 'required'"),
         ({"input": [*FIRST, {"type": "item_reference", "id": "x"}]}, "input.3", "send the item itself"),
@@ -384,14 +362,12 @@ def test_tools_that_are_only_hosted_are_none() -> None:
     ],
 )
 def test_what_would_change_the_text_is_refused_by_its_own_name(body: Any, param: str, words: str) -> None:
-    error = error_of(Session().api.client.post("/v1/responses", json=asked(**body)))
-    assert error["param"] == param
-    assert error["message"].startswith(param)
-    assert words in error["message"]
+    answer = speaking().client.post("/v1/responses", json=asked(**body))
+    assert refused(answer, param, words).startswith(param)
 
 
 def test_chats_restrict_their_tools_likewise() -> None:
-    api = Session(OTHER).api
+    api = speaking(OTHER)
     tools = [{"type": "function", "function": {k: v for k, v in tool.items() if k != "type"}} for tool in TOOLS[:2]]
     wait = {"type": "function", "function": {"name": "write_stdin"}}
     choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [wait]}}
@@ -399,4 +375,4 @@ def test_chats_restrict_their_tools_likewise() -> None:
     assert not may_end_after(api, OTHER)
     assert may_end_after(api, called("write_stdin", session_id=1))
     wait["function"] = {"name": "oh"}
-    assert error_of(api.chat(tools=tools, tool_choice=choice))["param"] == "tool_choice.allowed_tools.tools"
+    refused(api.chat(tools=tools, tool_choice=choice), "tool_choice.allowed_tools.tools")

@@ -1,7 +1,7 @@
 """Every limit at its maximum and one above; and bodies that are none."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,20 +11,23 @@ from draft_node.http.schema.chat import MAX_DETOKENIZED, MAX_MESSAGES, MAX_PARTS
 from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.web.guards import OPEN_PATHS
 from goodspeed.serving.web.server import serve
-from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
+from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of, refused
 from tests.listening import listen
 from tests.waiting import run_async
 
 JSON = {"Content-Type": "application/json"}
-PARTS = [{"type": "text", "text": ""}]
+LONGEST = [{"role": "user", "content": [{"type": "text", "text": ""}] * MAX_PARTS}]
 
 
 @pytest.fixture
-def small() -> Iterator[Api]:
+def small(monkeypatch: pytest.MonkeyPatch) -> Api:
     """An API that takes bodies of up to 4,096 bytes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bodies, "MAX_BODY_BYTES", 4096)
-        yield Api()
+    monkeypatch.setattr(bodies, "MAX_BODY_BYTES", 4096)
+    return Api()
+
+
+def post(api: Api, content: Any, **headers: str) -> Any:
+    return api.client.post("/v1/completions", content=content, headers=JSON | headers)
 
 
 def padded(num_bytes: int) -> bytes:
@@ -40,11 +43,8 @@ def in_pieces(body: bytes) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("cut", [bytes, in_pieces])
 def test_bodies(small: Api, cut) -> None:
-    fits, larger = (
-        small.client.post("/v1/completions", content=cut(padded(number)), headers=JSON) for number in (4096, 4097)
-    )
-    assert fits.status_code == 200
-    assert error_of(larger, 413)["code"] == "too_large"
+    assert post(small, cut(padded(4096))).status_code == 200
+    assert error_of(post(small, cut(padded(4097))), 413)["code"] == "too_large"
 
 
 def never() -> Iterator[bytes]:
@@ -53,8 +53,7 @@ def never() -> Iterator[bytes]:
 
 
 def test_a_body_that_says_it_is_too_large_is_not_read(small: Api) -> None:
-    answer = small.client.post("/v1/completions", content=never(), headers={**JSON, "Content-Length": "4097"})
-    assert error_of(answer, 413)["code"] == "too_large"
+    assert error_of(post(small, never(), **{"Content-Length": "4097"}), 413)["code"] == "too_large"
 
 
 def test_no_body_is_read_for_those_who_need_no_key(small: Api) -> None:
@@ -83,14 +82,12 @@ async def test_who_sends_all_of_a_body_that_is_too_large_is_answered(small: Api)
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
 def test_compressed_bodies_are_refused(small: Api, encoding: str) -> None:
-    answer = small.client.post("/v1/completions", content=padded(64), headers={**JSON, "Content-Encoding": encoding})
-    assert error_of(answer, 415)["code"] == "unsupported_encoding"
+    assert error_of(post(small, padded(64), **{"Content-Encoding": encoding}), 415)["code"] == "unsupported_encoding"
 
 
 @pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
 def test_only_json_is_taken(small: Api, kind: str) -> None:
-    answer = small.client.post("/v1/completions", content=padded(64), headers={"Content-Type": kind})
-    assert error_of(answer, 415)["code"] == "unsupported_media_type"
+    assert error_of(post(small, padded(64), **{"Content-Type": kind}), 415)["code"] == "unsupported_media_type"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +107,7 @@ def test_only_json_is_taken(small: Api, kind: str) -> None:
     ],
 )
 def test_what_is_no_json_object(small: Api, body: bytes) -> None:
-    error = error_of(small.client.post("/v1/completions", content=body, headers=JSON))
+    error = error_of(post(small, body))
     assert error["code"] == "invalid_json"
     assert bool(body) == ("is empty" not in error["message"])
 
@@ -120,26 +117,23 @@ def test_what_is_no_json_object(small: Api, body: bytes) -> None:
     [("seed", "9" * 4000), ("temperature", "NaN"), ("temperature", "Infinity"), ("temperature", "1e999")],
 )
 def test_numbers_that_no_parameter_can_be(small: Api, param: str, number: str) -> None:
-    body = f'{{"prompt": "a", "{param}": {number}}}'
-    error = error_of(small.client.post("/v1/completions", content=body, headers=JSON))
-    assert (error["code"], error["param"]) == ("invalid_value", param)
+    refused(post(small, f'{{"prompt": "a", "{param}": {number}}}'), param, code="invalid_value")
 
 
 @pytest.mark.parametrize(
-    ("path", "body"),
+    ("path", "body", "num_choices"),
     [
-        ("/v1/completions", {"prompt": ["x"] * 64, "max_tokens": 1}),
-        ("/v1/completions", {"prompt": "x", "n": 16, "max_tokens": 1, "stop": ["x" * 256] * 4, "logprobs": 20}),
-        ("/v1/chat/completions", {"messages": [{"role": "user", "content": PARTS * MAX_PARTS}], "top_logprobs": 20}),
-        ("/detokenize", {"tokens": [65] * MAX_DETOKENIZED}),
+        ("/v1/completions", {"prompt": ["x"] * 64, "max_tokens": 1}, 64),
+        ("/v1/completions", {"prompt": "x", "n": 16, "max_tokens": 1, "stop": ["x" * 256] * 4, "logprobs": 20}, 16),
+        ("/v1/chat/completions", {"messages": LONGEST, "logprobs": True, "top_logprobs": 20}, 1),
+        ("/detokenize", {"tokens": [65] * MAX_DETOKENIZED}, 0),
     ],
 )
-def test_at_the_most(path: str, body: dict[str, Any]) -> None:
+def test_at_the_most(api: Api, path: str, body: dict[str, Any], num_choices: int) -> None:
     """`test_refusals.py` has what is beyond."""
-    logprobs = {"logprobs": True} if "top_logprobs" in body else {}
-    answer = Api().client.post(path, json=body | logprobs)
+    answer = api.client.post(path, json=body)
     assert answer.status_code == 200
-    assert len(answer.json().get("choices", [0])) == len(body["prompt"]) * body.get("n", 1) if "prompt" in body else 1
+    assert len(answer.json().get("choices", [])) == num_choices
 
 
 def test_messages(api: Api) -> None:
@@ -164,26 +158,22 @@ def test_a_text_that_cannot_fit_is_not_even_encoded(num_chars: int, num_encoded:
 
 
 @pytest.mark.parametrize("context_len", [CONTEXT_LEN, 0], ids=["there", "away"])
-def test_nor_is_it_to_be_counted(context_len: int) -> None:
+def test_nor_is_it_to_be_counted(api: Api, context_len: int) -> None:
     """The limits hold with and without a verify node."""
     text, halves = in_halves(2 * CONTEXT_LEN + 1)
-    for body, param in (({"prompt": text}, "prompt"), ({"messages": halves}, "messages")):
-        api = Api()
-        api.service.context_len = context_len
-        error = error_of(api.client.post("/tokenize", json=body))
-        assert (error["code"], error["param"]) == ("context_length_exceeded", param)
-        assert (f"{CONTEXT_LEN + 1} tokens at least" if context_len else str(2 * CONTEXT_LEN)) in error["message"]
-        assert api.service.num_encoded == 0
+    api.service.context_len = context_len
+    what = f"{CONTEXT_LEN + 1} tokens at least" if context_len else str(2 * CONTEXT_LEN)
+    for param, given in (("prompt", text), ("messages", halves)):
+        refused(api.client.post("/tokenize", json={param: given}), param, what, code="context_length_exceeded")
+    assert api.service.num_encoded == 0
 
 
-def test_names_count_as_well_as_what_is_said() -> None:
+def test_names_count_as_well_as_what_is_said(api: Api) -> None:
     """A chat template may write them; 1,024 names of 512 characters are half a million."""
     named = [{"role": "user", "name": "x" * 512, "content": ""}] * 1024
     for path in ("/v1/chat/completions", "/tokenize"):
-        api = Api()
-        error = error_of(api.client.post(path, json={"messages": named}))
-        assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
-        assert api.service.num_encoded == 0
+        refused(api.client.post(path, json={"messages": named}), "messages", code="context_length_exceeded")
+    assert api.service.num_encoded == 0
 
 
 def test_nothing_is_encoded_that_cannot_be_written_now(api: Api) -> None:
@@ -195,7 +185,7 @@ def test_nothing_is_encoded_that_cannot_be_written_now(api: Api) -> None:
 
 
 def test_whose_work_a_text_is() -> None:
-    """A key's, whatever the address; without keys the address's. The key itself is nowhere in it."""
+    """A key's, whatever the address. The key itself is nowhere in it."""
     api = Api(keys=Keys(["first-key", "second-key"]))
     for key in ("first-key", "second-key", "first-key"):
         answer = api.client.post("/tokenize", json={"prompt": "x"}, headers={"Authorization": f"Bearer {key}"})
@@ -204,25 +194,26 @@ def test_whose_work_a_text_is() -> None:
     assert not any("key" in user for user in api.service.users)
     api.client.headers["Authorization"] = "Bearer second-key"
     assert api.complete().status_code == api.chat().status_code == 200
-    assert {generation.user for generation in api.service.generations} == {
-        "8929247c2732438b9e6e53f08cf758fa"
-    }  # in every release
-    api = Api()
-    asks: list[Callable[[], Any]] = [
-        api.complete,
-        api.chat,
-        lambda: api.client.post("/detokenize", json={"tokens": [65]}),
-        lambda: api.complete(prompt=[65], echo=True),
-    ]
-    for ask in asks:
-        api.service.users.clear()
-        assert ask().status_code == 200
-        assert api.service.users == {"testclient"}
+    in_every_release = "8929247c2732438b9e6e53f08cf758fa"
+    assert {generation.user for generation in api.service.generations} == {in_every_release}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", {"prompt": "x"}),
+        ("/v1/completions", {"prompt": [65], "echo": True}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}),
+        ("/detokenize", {"tokens": [65]}),
+    ],
+)
+def test_without_keys_a_text_is_the_work_of_its_address(api: Api, path: str, body: dict[str, Any]) -> None:
+    assert api.client.post(path, json=body).status_code == 200
+    assert api.service.users == {"testclient"}
 
 
 def test_very_many_unknown_parameters_are_one_error() -> None:
-    error = error_of(Api().complete(**{f"x{number}": 1 for number in range(10_000)}))
-    assert (error["param"], error["code"]) == ("x0", "unknown_parameter")
+    refused(Api().complete(**{f"x{number}": 1 for number in range(10_000)}), "x0", code="unknown_parameter")
 
 
 @pytest.mark.parametrize(
@@ -239,8 +230,7 @@ def test_names_and_values_of_metadata(metadata: dict[str, str], param: str, what
     assert Api().chat(metadata=metadata).headers["X-GoodSpeed-Ignored"] == "metadata"
     client = Api().client
     assert client.post("/v1/responses", json={"input": "x", "metadata": {"n" * 64: "v" * 512}}).status_code == 200
-    error = error_of(client.post("/v1/responses", json={"input": "x", "metadata": metadata}))
-    assert (error["param"], error["message"]) == (param, what)
+    assert refused(client.post("/v1/responses", json={"input": "x", "metadata": metadata}), param) == what
 
 
 @pytest.mark.parametrize(("running", "waiting", "status"), [(2, 0, 200), (2, 1, 200), (2, 2, 429), (2, 4, 429)])
@@ -273,7 +263,6 @@ def test_a_user_with_many_texts_waits_and_another_is_let_in() -> None:
 def test_more_texts_than_the_node_ever_takes_is_no_matter_of_waiting() -> None:
     api = Api(max_sessions=1, http_max_waiting=4)
     assert api.complete(n=5).status_code == 200
-    error = error_of(api.complete(n=6))
-    assert error["param"] == "n"
-    assert error["message"] == "the request asks for 6 texts; this node takes 5 at most; send several requests"
-    assert error_of(api.complete(prompt=["x"] * 6))["param"] == "prompt"
+    what = "the request asks for 6 texts; this node takes 5 at most; send several requests"
+    assert refused(api.complete(n=6), "n") == what
+    refused(api.complete(prompt=["x"] * 6), "prompt")

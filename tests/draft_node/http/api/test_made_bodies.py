@@ -11,10 +11,8 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from draft_node.http.api.generate import ENDPOINTS
 from draft_node.http.schema.chat import DetokenizeRequest, TokenizeRequest
 from draft_node.http.schema.messages import CountRequest
-from goodspeed.serving.api_keys import Keys
-from tests.draft_node.http.fake import Api
+from tests.draft_node.http.fake import KEY, keyed
 
-KEY = {"Authorization": "Bearer the-key-itself"}
 BODIES: dict[str, Any] = {endpoint.path: endpoint.body for endpoint in ENDPOINTS} | {
     "/v1/messages/count_tokens": CountRequest,
     "/tokenize": TokenizeRequest,
@@ -38,7 +36,7 @@ def document() -> dict[str, Any]:
 
 
 schema = schemathesis.openapi.from_dict(document())
-schema.app = Api(keys=Keys(["the-key-itself"])).app
+schema.app = keyed().app
 schema.config.checks.negative_data_rejection.expected_statuses = ["400", "401", "404", "405", "413", "415"]
 
 
@@ -54,4 +52,4 @@ schema.config.checks.negative_data_rejection.expected_statuses = ["400", "401", 
 )
 def test_made_bodies(case) -> None:
     # Not everything that the schemas allow fits into a context or is a token of this tokenizer.
-    case.call_and_validate(headers=KEY, excluded_checks=[positive_data_acceptance])
+    case.call_and_validate(headers={"Authorization": f"Bearer {KEY}"}, excluded_checks=[positive_data_acceptance])

@@ -1,44 +1,48 @@
 """`/v1/messages`: a request becomes a chat, its text blocks and events, and errors are Anthropic's."""
 
 import json
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from draft_node.http.schema.messages import ToolUse
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
-from goodspeed.serving.api_keys import Keys
 from goodspeed.wire.handshake import Defaults
 from tests.chats import PLAIN, QWEN3, R1
-from tests.draft_node.http.api.test_responses import LONG, SPOKEN
-from tests.draft_node.http.fake import CONTEXT_LEN, Api
+from tests.draft_node.http.api.test_responses import LONG, SPOKEN, without_ids
+from tests.draft_node.http.fake import CONTEXT_LEN, KEY, Api, keyed
 from tests.draft_node.http.fake import named_events_of as events_of
-from tests.draft_node.http.speaking import SpeakingService
+from tests.draft_node.http.speaking import SpeakingService, speaking
 
 SCHEMA = {"type": "object", "properties": {"city": {}}}
 WEATHER = {"name": "weather", "input_schema": SCHEMA}
 TOOLS: dict[str, Any] = {"tools": [WEATHER]}
 THINKS: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
 USE = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}}
-INTEGER = {"type": "json_schema", "schema": {"type": "integer"}}
+INTEGER: dict[str, Any] = {"type": "json_schema", "schema": {"type": "integer"}}
+IN_A_SCHEMA: dict[str, Any] = {"output_config": {"format": INTEGER}}
 USER = {"role": "user", "content": "hello"}
+IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
+PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}}
+BEGUN = {"role": "assistant", "content": "The"}
+UNSUPPORTED = "which is not supported; send one of"
+SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
 
 
-def ask(api: Api, *, path: str = "/v1/messages", **body: Any) -> Any:
-    return api.client.post(path, json={"max_tokens": 500, "messages": [USER], **body})
+def ask(api: Api, **body: Any) -> Any:
+    return api.client.post("/v1/messages", json={"max_tokens": 500, "messages": [USER], **body})
 
 
 def count(api: Api, **body: Any) -> Any:
     return api.client.post("/v1/messages/count_tokens", json={"messages": [USER], **body})
 
 
-def error_of(answer: Any, status: int, kind: str) -> str:
+def error_of(answer: Any, status: int = 400) -> str:
     """The message of an error, which has Anthropic's shape and nothing else."""
     assert answer.status_code == status, answer.text
-    body = answer.json()
-    assert body == {"type": "error", "error": {"type": kind, "message": body["error"]["message"]}}
-    message: str = body["error"]["message"]
+    message: str = answer.json()["error"]["message"]
+    kind = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error"}[status]
+    assert answer.json() == {"type": "error", "error": {"type": kind, "message": message}}
     return message
 
 
@@ -67,11 +71,6 @@ def joined(events: list[dict[str, Any]]) -> dict[str, Any]:
     return message
 
 
-def without_ids(message: dict[str, Any]) -> dict[str, Any]:
-    content = [{name: each for name, each in block.items() if name != "id"} for block in message["content"]]
-    return message | {"id": "", "content": content}
-
-
 # -- what comes back ---------------------------------------------------------------------------------------------------
 
 
@@ -92,7 +91,7 @@ def test_a_message(api: Api) -> None:
 
 
 def test_thinking_text_and_calls_are_blocks_in_order() -> None:
-    answer = ask(Api(service=SpeakingService(SPOKEN)), **TOOLS, **THINKS)
+    answer = ask(speaking(SPOKEN), **TOOLS, **THINKS)
     assert answer.headers["X-GoodSpeed-Ignored"] == "budget_tokens"
     thought, said, first, second = answer.json()["content"]
     assert thought["thinking"] == "She asks about two cities."
@@ -120,8 +119,8 @@ def test_events_of_a_text_come_in_the_official_order(api: Api) -> None:
 
 @pytest.mark.parametrize("num_at_once", [1, 2, 3, 7, 1000])
 def test_streams_in_any_pieces_equal_the_whole(num_at_once: int) -> None:
-    whole = ask(Api(service=SpeakingService(SPOKEN)), **TOOLS).json()
-    streamed = ask(Api(service=SpeakingService(SPOKEN, num_at_once=num_at_once)), stream=True, **TOOLS)
+    whole = ask(speaking(SPOKEN), **TOOLS).json()
+    streamed = ask(speaking(SPOKEN, num_at_once=num_at_once), stream=True, **TOOLS)
     assert without_ids(joined(events_of(streamed))) == without_ids(whole)
 
 
@@ -137,7 +136,7 @@ def test_streams_in_any_pieces_equal_the_whole(num_at_once: int) -> None:
     ],
 )
 def test_why_it_ended(says: str, body: dict[str, Any], reason: str, stop: str | None) -> None:
-    answer = ask(Api(service=SpeakingService(says)), **body).json()
+    answer = ask(speaking(says), **body).json()
     assert (answer["stop_reason"], answer["stop_sequence"]) == (reason, stop)
     assert (answer["content"] == []) is (says == "")
 
@@ -153,9 +152,9 @@ def test_a_text_may_fill_the_context(api: Api, stream: bool) -> None:
 
 
 def test_the_targets_own_stop_string_ends_the_turn() -> None:
-    service = SpeakingService("It is cold.")
-    service.chat_defaults = Defaults(stop=(" is",))
-    answer = ask(Api(service=service), stop_sequences=["cold"]).json()
+    api = speaking("It is cold.")
+    api.service.chat_defaults = Defaults(stop=(" is",))
+    answer = ask(api, stop_sequences=["cold"]).json()
     assert (answer["stop_reason"], answer["stop_sequence"]) == ("end_turn", None)
 
 
@@ -167,11 +166,9 @@ class Listening(SpeakingService):
 
     def __init__(self, says: str) -> None:
         super().__init__(says)
-        self.heard: list[tuple[list[Mapping[str, Any]], Inputs]] = []
+        self.heard: list[tuple[list[dict[str, Any]], Inputs]] = []
 
-    async def encode_chat(
-        self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
-    ) -> tuple[int, ...]:
+    async def encode_chat(self, messages, user, inputs=NOTHING):
         self.heard.append((list(messages), inputs))
         return await super().encode_chat(messages, user, inputs)
 
@@ -180,21 +177,20 @@ def text(said: str) -> dict[str, Any]:
     return {"type": "text", "text": said, "cache_control": {"type": "ephemeral"}}
 
 
+def result(call_id: str, content: Any = "", **others: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content, **others}
+
+
 def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
     """The template is given what it is given for the same turns of a chat; `count_tokens` says how long that is."""
     service = Listening("Cold.")
     api = Api(service=service)
-    results = [
-        {"type": "tool_result", "tool_use_id": f"c{i}", "content": said} for i, said in ((1, "3"), (2, [text("4")]))
-    ]
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "x"}
+    second = USE | {"id": "c2", "caller": {"type": "direct"}}
     messages = [
         {"role": "user", "content": [text("Oslo"), text("?")]},
-        {
-            "role": "assistant",
-            "content": [thought, text("Well."), USE, USE | {"id": "c2", "caller": {"type": "direct"}}],
-        },
-        {"role": "user", "content": [*results, text("And Bergen?")]},
+        {"role": "assistant", "content": [thought, text("Well."), USE, second]},
+        {"role": "user", "content": [result("c1", "3"), result("c2", [text("4")]), text("And Bergen?")]},
     ]
     body = {"messages": messages, "system": [text("Be "), text("brief.")], **TOOLS, **THINKS}
     answer = ask(api, **body)
@@ -228,21 +224,20 @@ for _ in range(32):
 )
 def test_an_input_that_no_call_has_is_refused_by_its_own_name(given: dict[str, Any], what: str) -> None:
     messages = [{"role": "assistant", "content": [USE | {"input": given}]}, USER]
-    api = Api(service=SpeakingService("Cold."))
     body = json.dumps({"max_tokens": 5, "messages": messages})
-    answer = api.client.post("/v1/messages", content=body, headers={"Content-Type": "application/json"})
-    assert error_of(answer, 400, "invalid_request_error") == f"messages.0.content.0.input must {what}"
+    answer = speaking().client.post("/v1/messages", content=body, headers={"Content-Type": "application/json"})
+    assert error_of(answer) == f"messages.0.content.0.input must {what}"
 
 
 def test_a_users_own_word_is_quoted_as_it_is() -> None:
     """Also where it is the name of a parameter that has another name here."""
-    answer = ask(Api(service=SpeakingService("Cold.")), tools=[WEATHER | {"name": "max_completion_tokens"}] * 2)
+    answer = ask(speaking(), tools=[WEATHER | {"name": "max_completion_tokens"}] * 2)
     message = "tools.1.name: another tool is named 'max_completion_tokens', too; give each its own name"
-    assert error_of(answer, 400, "invalid_request_error") == message
+    assert error_of(answer) == message
 
 
 def test_an_answer_may_be_sent_back_as_it_was() -> None:
-    api = Api(service=SpeakingService(SPOKEN))
+    api = speaking(SPOKEN)
     content = ask(api, **TOOLS).json()["content"]
     results = [{"type": "tool_result", "tool_use_id": one["id"], "is_error": False} for one in content if "id" in one]
     turns = [USER, {"role": "assistant", "content": content}, {"role": "user", "content": results}]
@@ -264,10 +259,10 @@ def test_an_answer_may_be_sent_back_as_it_was() -> None:
 )
 def test_a_model_thinks_when_it_is_asked_to(template: str, thinking: str | None, thinks: bool) -> None:
     """Qwen's template ends with an empty thought where it is not to; R1's cannot do without."""
-    service = SpeakingService("x", template)
+    api = speaking("x", template)
     given: dict[str, Any] = {} if thinking is None else {"thinking": {"type": thinking}}
-    assert ask(Api(service=service), **given).status_code == 200
-    assert service.prompts[0].rstrip().endswith("</think>") is not thinks
+    assert ask(api, **given).status_code == 200
+    assert api.prompt.rstrip().endswith("</think>") is not thinks
 
 
 @pytest.mark.parametrize(
@@ -281,10 +276,8 @@ def test_a_model_thinks_when_it_is_asked_to(template: str, thinking: str | None,
     ],
 )
 def test_which_tool_is_to_be_called(choice: dict[str, Any], is_forced: bool, one_call: bool, num_tools: int) -> None:
-    api = Api(service=SpeakingService("x"))
-    assert (
-        ask(api, tools=[WEATHER, WEATHER | {"name": "time", "type": "custom"}], tool_choice=choice).status_code == 200
-    )
+    api, tools = speaking(), [WEATHER, WEATHER | {"name": "time", "type": "custom"}]
+    assert ask(api, tools=tools, tool_choice=choice).status_code == 200
     [generation] = api.service.generations
     parser = api.service.parser
     assert parser is not None
@@ -293,23 +286,14 @@ def test_which_tool_is_to_be_called(choice: dict[str, Any], is_forced: bool, one
 
 
 def test_an_answer_in_a_schema(api: Api) -> None:
-    form = INTEGER
-    assert ask(api, output_config={"format": form}).status_code == 200
+    assert ask(api, **IN_A_SCHEMA).status_code == 200
     [generation] = api.service.generations
-    assert generation.constraint is not None
-    assert (generation.constraint.kind, json.loads(generation.constraint.source)) == (
-        "json_schema",
-        {"type": "integer"},
-    )
+    assert generation.constraint.kind == "json_schema"
+    assert json.loads(generation.constraint.source) == INTEGER["schema"]
 
 
 def content(*blocks: Any, role: str = "user") -> dict[str, Any]:
     return {"messages": [USER, {"role": role, "content": list(blocks)}, USER]}
-
-
-IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
-PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}}
-SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
 
 
 @pytest.mark.parametrize(
@@ -321,55 +305,39 @@ SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
         ({"mcp_servers": [{"url": "x"}]}, "mcp_servers is not a supported parameter; let the client call"),
         ({"container": "x"}, "container is not a supported parameter; nothing runs code here"),
         ({"messages": []}, "messages must"),
-        (
-            {"messages": [USER, {"role": "assistant", "content": "The"}], "output_config": {"format": INTEGER}},
-            "messages: the last one is the assistant's",
-        ),
+        ({"messages": [USER, BEGUN], **IN_A_SCHEMA}, "messages: the last one is the assistant's"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role must be"),
         ({"messages": [{"role": "user"}]}, "messages.0.content must be given"),
-        (
-            {"messages": [USER | {"content": "x" * 3000}]},
-            "prompt is too long: 1502 tokens > 1000 maximum (or more)",
-        ),
+        ({"messages": [USER | {"content": "x" * 3000}]}, "prompt is too long: 1502 tokens > 1000 maximum (or more)"),
         (content(), "messages.1.content must not be empty"),
         ({"messages": [USER | {"content": [IMAGE]}]}, "messages must not end with a question about an image, which"),
         ({"messages": [USER | {"content": [PDF]}]}, "messages must not end with a question about a file"),
-        (content({"type": "video"}), "messages.1.content.0 has the type 'video', which is not supported; send one of"),
+        (content({"type": "video"}), f"messages.1.content.0 has the type 'video', {UNSUPPORTED}"),
         (content({"type": "redacted_thinking"}), "messages.1.content must not have blocks of the type"),
         (content(IMAGE, role="assistant"), "messages.1.content must not have blocks of the type"),
         (content({"text": "x"}), "messages.1.content.0 has the type ''"),
         (content({"type": "text", "text": "x", "cited": [{}]}), "messages.1.content.0.cited is not"),
         (content(USE), 'messages.1.content must not have blocks of the type "tool_use" in the role "user"'),
-        (
-            content({"type": "tool_result", "tool_use_id": "c", "content": [USE]}),
-            "messages.1.content.0.content.0 has the type 'tool_use', which is not supported; send one of 'text'",
-        ),
-        (content({"type": "tool_result", "tool_use_id": "c"}), "messages: tools are not supported"),
+        (content(result("c", [USE])), f"messages.1.content.0.content.0 has the type 'tool_use', {UNSUPPORTED} 'text'"),
+        (content(result("c")), "messages: tools are not supported"),
         (content(USE, role="assistant"), "messages: tools are not supported"),
         ({"system": [IMAGE]}, "system.0.type must be"),
         (TOOLS, "tools are not supported: this model has no chat template"),
         ({"tools": [SEARCH]}, "tools must have one of your own: nothing runs web_search_20250305 here; send one"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools.0 has the type 'bash_20250124', which is"),
         ({"tools": [{"type": "tool_search_tool_bm25_20251119"}]}, "tools must have one of your own"),
-        ({"tools": [{"type": "odd", "name": "x"}]}, "tools.0 has the type 'odd', which is not supported; send one of"),
+        ({"tools": [{"type": "odd", "name": "x"}]}, f"tools.0 has the type 'odd', {UNSUPPORTED}"),
         ({"tool_choice": {"type": "any"}}, "tool_choice requires a call, but there are no tools"),
         ({"tool_choice": {"type": "tool"}, **TOOLS}, "tool_choice.name must be given"),
         ({"output_config": {"effort": "none"}, "tools": [WEATHER]}, "tools are not supported"),
         ({"output_format": {"type": "json_schema"}}, "output_format is not a supported parameter; send output_config"),
-        (
-            {"output_config": {"format": {"type": "json_schema", "schema": {"type": "odd"}}}},
-            "output_config.format.schema",
-        ),
-        ({"output_config": {"format": {"type": "json_schema", "schema": LONG}}}, "output_config.format.schema has"),
+        ({"output_config": {"format": INTEGER | {"schema": {"type": "odd"}}}}, "output_config.format.schema"),
+        ({"output_config": {"format": INTEGER | {"schema": LONG}}}, "output_config.format.schema has"),
         ({"stream_options": {}}, "stream_options needs stream"),
     ],
 )
 def test_refused_by_name(api: Api, body: dict[str, Any], message: str) -> None:
-    is_model = "model" in body
-    told = error_of(
-        ask(api, **body), 404 if is_model else 400, "not_found_error" if is_model else "invalid_request_error"
-    )
-    assert told.startswith(message)
+    assert error_of(ask(api, **body), 404 if "model" in body else 400).startswith(message)
     assert not api.service.generations
 
 
@@ -382,40 +350,23 @@ def test_refused_by_name(api: Api, body: dict[str, Any], message: str) -> None:
     ],
 )
 def test_tools_are_refused_by_the_names_of_this_api(body: dict[str, Any], message: str) -> None:
-    answer = ask(Api(service=SpeakingService("x")), **body)
-    assert error_of(answer, 400, "invalid_request_error").startswith(message)
+    assert error_of(ask(speaking(), **body)).startswith(message)
 
 
 @pytest.mark.parametrize(("effort", "thinks"), [("none", False), ("low", True), ("high", True), (None, False)])
 def test_an_effort_alone_decides_as_in_chats(effort: str | None, thinks: bool) -> None:
-    service = SpeakingService("x")
-    api = Api(service=service)
+    api, switch = speaking(), None if effort else False
     assert ask(api, output_config={"effort": effort}).status_code == 200
-    assert (
-        api.chat(messages=[USER], reasoning_effort=effort, enable_thinking=None if effort else False).status_code == 200
-    )
-    assert service.prompts[0] == service.prompts[1]
-    assert ("<think>\n\n</think>" not in service.prompts[0]) is thinks
+    assert api.chat(messages=[USER], reasoning_effort=effort, enable_thinking=switch).status_code == 200
+    assert api.service.prompts == [api.prompt] * 2
+    assert ("<think>\n\n</think>" not in api.prompt) is thinks
 
 
 def test_thinking_that_cannot_be_switched_off_is_refused_and_on_is_ignored() -> None:
-    answer = ask(Api(service=SpeakingService("x", R1)), thinking={"type": "disabled"})
-    assert error_of(answer, 400, "invalid_request_error").startswith("thinking: this model's chat template cannot")
-    answer = ask(Api(service=SpeakingService("x", PLAIN)), thinking={"type": "enabled"})
+    answer = ask(speaking("x", R1), thinking={"type": "disabled"})
+    assert error_of(answer).startswith("thinking: this model's chat template cannot")
+    answer = ask(speaking("x", PLAIN), thinking={"type": "enabled"})
     assert (answer.status_code, answer.headers["X-GoodSpeed-Ignored"]) == (200, "thinking")
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"tools": [], "tool_choice": {"type": "auto"}, "stop_sequences": [], "system": "", "stream": False},
-        {"service_tier": "auto", "metadata": {"user_id": "x"}, "thinking": {"type": "disabled"}, "mcp_servers": []},
-        {"system": [], "output_config": {}, "temperature": None, "container": None},
-        {"messages": [USER, {"role": "system", "content": "Now be brief."}, USER]},
-    ],
-)
-def test_harmless(api: Api, body: dict[str, Any]) -> None:
-    assert ask(api, **{"max_tokens": 1, **body}).status_code == 200
 
 
 def test_threads_are_refused_by_the_code_that_the_official_client_knows(api: Api) -> None:
@@ -425,31 +376,26 @@ def test_threads_are_refused_by_the_code_that_the_official_client_knows(api: Api
 
 def test_only_what_makes_the_prompt_is_counted(api: Api) -> None:
     assert count(api, system="x").json() == {"input_tokens": len("system:x;user:hello;")}
-    assert error_of(count(api, max_tokens=1), 400, "invalid_request_error").startswith(
-        "max_tokens is not a supported parameter"
-    )
-    assert error_of(count(api, model="x"), 404, "not_found_error")
-    assert error_of(count(api, messages=[USER | {"content": "x" * 3000}]), 400, "invalid_request_error")
+    assert error_of(count(api, max_tokens=1)).startswith("max_tokens is not a supported parameter")
+    assert error_of(count(api, model="x"), 404)
+    assert error_of(count(api, messages=[USER | {"content": "x" * 3000}]))
     assert not api.service.generations
-
-
-# -- what goes wrong ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ["", "/count_tokens", "/batches"])
 def test_a_key_comes_in_either_header(path: str) -> None:
-    api = Api(keys=Keys(["the-key-itself"]))
+    api = keyed()
     served = 200 if path != "/batches" else 400
-    for headers in ({"x-api-key": "the-key-itself"}, {"Authorization": "Bearer the-key-itself"}):
+    for headers in ({"x-api-key": KEY}, {"Authorization": f"Bearer {KEY}"}):
         body = {"messages": [USER]} | ({} if path else {"max_tokens": 1})
         version = {"anthropic-version": "2023-06-01"}
         assert api.client.post(f"/v1/messages{path}", json=body, headers=headers | version).status_code == served
-    for headers in ({}, {"x-api-key": "another"}, {"Authorization": "Bearer x", "x-api-key": "the-key-itself"}):
-        error_of(api.client.post(f"/v1/messages{path}", json={}, headers=headers), 401, "authentication_error")
+    for headers in ({}, {"x-api-key": "another"}, {"Authorization": "Bearer x", "x-api-key": KEY}):
+        error_of(api.client.post(f"/v1/messages{path}", json={}, headers=headers), 401)
     assert len({generation.user for generation in api.service.generations}) <= 1
 
 
 def test_an_empty_turn_and_a_call_of_a_tool_that_does_not_exist_are_taken_as_an_answer_had_them(api: Api) -> None:
     assert ask(api, messages=[USER, {"role": "assistant", "content": []}, USER]).status_code == 200
     assert ToolUse.model_validate(USE | {"name": "get the weather"}).name == "get the weather"
-    error_of(ask(api, messages=[{"role": "user", "content": []}]), 400, "invalid_request_error")
+    error_of(ask(api, messages=[{"role": "user", "content": []}]))

@@ -1,15 +1,14 @@
 """The chat page in a real browser, at an application whose service is made up."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
-from draft_node.core.generation import Generation
-from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.output_processor import Item, Piece
+from draft_node.parsing.parser import ONLY_CONTENT
+from draft_node.service.output_processor import Piece
 from goodspeed.errors import ServiceError
 from goodspeed.serving.api_keys import Keys
 from tests.draft_node.http.fake import Api
@@ -28,7 +27,7 @@ class Slow(SpeakingService):
 
     waits = False
 
-    async def write(self, generation: Generation, parser: ParserSettings = ONLY_CONTENT) -> AsyncGenerator[Item, None]:
+    async def write(self, generation, parser=ONLY_CONTENT):
         if self.error is not None:
             raise self.error
         async for each in super().write(generation, parser):
@@ -104,9 +103,8 @@ def test_a_conversation(page: Page) -> None:
     page.click("[role=alert] button")
     page.wait(lambda: page.answers() == [ANSWER, "<b>H", ANSWER])
     turns = ["user\n<i>hi</i>", f"assistant\n{ANSWER}", "user\nagain", "assistant\n<b>H", "user\nonce more"]
-    assert [turn.strip() for turn in page.service.prompts[-1].split("<|im_start|>")[1:]][: len(turns)] == [
-        f"{turn}<|im_end|>" for turn in turns
-    ]
+    shown = [turn.strip() for turn in page.service.prompts[-1].split("<|im_start|>")[1:]]
+    assert shown[: len(turns)] == [f"{turn}<|im_end|>" for turn in turns]
     wide = "return document.documentElement.scrollWidth > document.documentElement.clientWidth"
     assert not page.driver.execute_script(wide)
     assert page.errors() == []

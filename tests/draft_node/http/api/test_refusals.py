@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
+from tests.draft_node.http.fake import CONTEXT_LEN, USER, Api, body_of, error_of
 
 Rows = list[tuple[dict[str, Any], str]]
 
@@ -96,10 +96,11 @@ COMPLETIONS: Rows = [
     ({"prompt": "x" * 3001}, f"{TOO_LONG}prompt has 1501 tokens at least: reduce"),
     ({"tools": [1]}, "tools is not a supported parameter; leave it out"),
 ]
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
 def user(**fields: Any) -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": "hi", **fields}]}
+    return {"messages": [{**USER, **fields}]}
 
 
 def part(**fields: Any) -> dict[str, Any]:
@@ -130,10 +131,7 @@ CHATS: Rows = [
     ({"messages": [{"content": "x"}]}, "messages.0.role must be given"),
     (user(role="tool"), "messages.0.tool_call_id must be given: the id of the call that this answers"),
     (user(tool_call_id="1"), 'messages.0.tool_call_id is for messages of the role "tool"; leave it out'),
-    (
-        user(tool_calls=[{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]),
-        'messages.0.tool_calls is for messages of the role "assistant"; leave it out',
-    ),
+    (user(tool_calls=[CALL]), 'messages.0.tool_calls is for messages of the role "assistant"; leave it out'),
     (user(tool_calls=[{}]), "messages.0.tool_calls.0.id must be given"),
     ({"prompt": "hello"}, "prompt is not a supported parameter; send messages"),
     ({"reasoning_effort": "high"}, "reasoning_effort is not supported: this model's chat template knows none"),
@@ -221,10 +219,6 @@ def test_other_routes(api: Api, method: str, path: str, body: object, expected: 
     ],
 )
 def test_a_member_of_another_api_is_refused_with_its_name_here(path: str, name: str, instead: str) -> None:
-    needed = {"completions": {"prompt": "hi"}, "responses": {"input": "hi"}}.get(
-        path, {"messages": [{"role": "user", "content": "hi"}]}
-    )
-    limit = "max_output_tokens" if path == "responses" else "max_tokens"
-    answer = Api().client.post(f"/v1/{path}", json={limit: 5, **needed, name: "x"})
+    answer = Api().client.post(f"/v1/{path}", json={**body_of(path), name: "x"})
     assert answer.status_code == 400
     assert answer.json()["error"]["message"] == f"{name} is not a supported parameter; {instead}"

@@ -1,15 +1,18 @@
 """The routes about the node itself, and who may use which."""
 
+from typing import Any
+
 import pytest
 
 import goodspeed
 from draft_node.http.api.generate import routes_of_texts
 from draft_node.http.api.node import routes_of_node
 from draft_node.http.api.tokenize import routes_of_tokens
-from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.web.guards import OPEN_PATHS, Counted
-from tests.draft_node.http.fake import CONTEXT_LEN, Api, Client, error_of
+from tests.draft_node.http.fake import BODIES, CONTEXT_LEN, KEY, USER, Api, Client, body_of, error_of, keyed
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
 def routes(api: Api) -> list[tuple[str, str]]:
@@ -38,12 +41,9 @@ def test_the_landing_text_names_every_route(api: Api) -> None:
     assert "'big-model'" in answer.text
 
 
-BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-
-
 def test_a_browser_gets_a_page_without_a_key_and_everybody_else_the_text() -> None:
-    keyed = Api(keys=Keys(["the-key-itself"])).client
-    answer = keyed.get("/", headers=BROWSER)
+    client = keyed().client
+    answer = client.get("/", headers=BROWSER)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "goodspeed'" not in answer.text  # nor anything else of this node
     policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
@@ -52,11 +52,11 @@ def test_a_browser_gets_a_page_without_a_key_and_everybody_else_the_text() -> No
     for tag in ("script", "style"):  # the page's own, and nothing else
         assert policy[f"{tag}-src"].count("'") == 2
         assert policy[f"{tag}-src"].startswith("'sha256-")
-    assert keyed.head("/", headers=BROWSER).status_code == 200
-    for method, path, accept in (("GET", "/", "application/json"), ("GET", "/", "*/*"), ("POST", "/", "text/html")):
-        error_of(keyed.request(method, path, headers={"Accept": accept}), 401)
-    error_of(keyed.get("/v1/models", headers=BROWSER), 401)
-    plain = keyed.get("/", headers={"Accept": "application/json", "x-api-key": "the-key-itself"})
+    assert client.head("/", headers=BROWSER).status_code == 200
+    for method, accept in (("GET", "application/json"), ("GET", "*/*"), ("POST", "text/html")):
+        error_of(client.request(method, "/", headers={"Accept": accept}), 401)
+    error_of(client.get("/v1/models", headers=BROWSER), 401)
+    plain = client.get("/", headers={"Accept": "application/json", "x-api-key": KEY})
     assert plain.headers["content-type"].startswith("text/plain")
 
 
@@ -68,8 +68,7 @@ def test_what_is_not_served_of_the_api_is_said_with_400(api: Api, path: str, met
     error = error_of(api.client.request(method, f"/v1/{path}", json={"input": "x"}))
     assert error["code"] == "not_served"
     assert error["message"].startswith(f"/v1/{path} is not served")
-    keyed = Api(keys=Keys(["the-key-itself"])).client
-    error_of(keyed.request(method, f"/v1/{path}"), 401)
+    error_of(keyed().client.request(method, f"/v1/{path}"), 401)
 
 
 @pytest.mark.parametrize("path", ["/docs", "/redoc", "/nothing", "/v1", "/health/", "/v2/x"])
@@ -79,19 +78,11 @@ def test_nothing_else_is_there(api: Api, path: str) -> None:
 
 @pytest.mark.parametrize("end", ["/", "//"])
 def test_a_path_of_the_api_may_end_with_a_slash(end: str) -> None:
-    turns = {"messages": [{"role": "user", "content": "hi"}]}
-    bodies = {
-        "completions": {"prompt": "x"},
-        "chat/completions": turns,
-        "responses": {"input": "x"},
-        "messages": turns | {"max_tokens": 1},
-        "messages/count_tokens": turns,
-    }
-    api, keyed = Api(), Api(keys=Keys(["the-key-itself"]))
-    client = Client(Counted(api.app, answers := ResponseCounts()))
+    bodies = {path: body_of(path) for path in BODIES} | {"messages/count_tokens": {"messages": [USER]}}
+    client, of_keys = Client(Counted(Api().app, answers := ResponseCounts())), keyed().client
     for path, body in bodies.items():
         assert client.post(f"/v1/{path}{end}", json=body, follow_redirects=False).status_code == 200
-        assert keyed.client.post(f"/v1/{path}{end}", json=body).status_code == 401
+        assert of_keys.post(f"/v1/{path}{end}", json=body).status_code == 401
     assert answers == {(f"/v1/{path}", 200): 1 for path in bodies}
     assert client.get(f"/v1/models{end}").json()["data"]
     assert client.post(f"/v1/messages{end}", json={}).json()["type"] == "error"
@@ -100,27 +91,27 @@ def test_a_path_of_the_api_may_end_with_a_slash(end: str) -> None:
 
 @pytest.mark.thorough
 def test_every_route_but_two_needs_a_key() -> None:
-    keyed = Api(keys=Keys(["the-key-itself"]))
+    client = keyed().client
     for path, method in routes(Api()):
-        plain = keyed.client.request(method, path)
-        with_key = keyed.client.request(method, path, headers={"Authorization": "Bearer the-key-itself"})
+        plain = client.request(method, path)
+        with_key = client.request(method, path, headers={"Authorization": f"Bearer {KEY}"})
         assert with_key.status_code in (200, 415), path
         if path in OPEN_PATHS:
             assert plain.status_code == 200
         else:
             assert plain.status_code == 401
             assert plain.json()["error"]["message"].startswith("no valid API key")
-    error_of(keyed.client.get("/nothing"), 401)
+    error_of(client.get("/nothing"), 401)
 
 
-def test_head_is_answered_as_get_is() -> None:
-    api, keyed = Api(), Api(keys=Keys(["the-key-itself"]))
+def test_head_is_answered_as_get_is(api: Api) -> None:
+    client = keyed().client
     paths = [path for path, method in routes(api) if method == "get"]
     assert len(paths) == 7
     for path in paths:
         get, head = api.client.get(path), api.client.head(path)
         assert (head.status_code, head.headers["content-type"]) == (200, get.headers["content-type"])
-        assert keyed.client.head(path).status_code == (200 if path in OPEN_PATHS else 401)
+        assert client.head(path).status_code == (200 if path in OPEN_PATHS else 401)
     api.service.is_ready = False
     assert api.client.head("/ready").status_code == 503
     answer = api.client.get("/v1/completions")
@@ -129,7 +120,8 @@ def test_head_is_answered_as_get_is() -> None:
 
 
 def test_ready(api: Api) -> None:
-    assert api.client.get("/ready").json()["status"] == "ready"
+    told = {"status": "ready", "target": "big-model", "target_fingerprint": "b1"}
+    assert api.client.get("/ready").json() == told
     api.service.is_ready = False
     answer = api.client.get("/ready")
     assert error_of(answer, 503)["code"] == "verify_away"
@@ -142,6 +134,8 @@ def test_ready(api: Api) -> None:
 def test_the_model_has_the_targets_name(api: Api) -> None:
     (model,) = api.client.get("/v1/models").json()["data"]
     assert (model["id"], model["object"], model["max_model_len"]) == ("big-model", "model", CONTEXT_LEN)
+    both = {"target": "big-model", "target_fingerprint": "b1", "draft": "small-model", "draft_fingerprint": "d1"}
+    assert model["goodspeed"] == both
     assert api.client.get("/v1/models/big-model").json() == model
     assert api.client.get("/v1/models/goodspeed").json() == {**model, "id": "goodspeed"}
     assert error_of(api.client.get("/v1/models/other"), 404)["code"] == "model_not_found"
@@ -164,44 +158,33 @@ def test_before_a_target_is_known_its_name_is_not_wrong(api: Api) -> None:
     assert Api(served_model_name=("x",)).client.get("/v1/models/big-model").status_code == 404
 
 
-ASKED = {
-    "completions": {"prompt": "hi", "max_tokens": 2},
-    "chat/completions": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 2},
-    "responses": {"input": "hi", "max_output_tokens": 2},
-    "messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 2},
-}
-
-
-@pytest.mark.parametrize("path", ASKED)
+@pytest.mark.parametrize("path", BODIES)
 def test_an_answer_repeats_the_name_that_was_asked_for(path: str) -> None:
-    client = Api(served_model_name=("acme/big", "*")).client
-
-    def told(**body: str) -> str:
-        return str(client.post(f"/v1/{path}", json={**ASKED[path], **body}).json()["model"])
-
-    assert (told(), told(model="gpt-4o-mini"), told(model="acme/big")) == ("acme/big", "gpt-4o-mini", "acme/big")
-    assert '"model":"gpt-4o-mini"' in client.post(
-        f"/v1/{path}", json={**ASKED[path], "model": "gpt-4o-mini", "stream": True}
-    ).text.replace(": ", ":")
-    assert client.post(f"/v1/{path}", json={**ASKED[path], "model": "x" * 257}).status_code == 400
+    api = Api(served_model_name=("acme/big", "*"))
+    asked: list[dict[str, Any]] = [{}, {"model": "gpt-4o-mini"}, {"model": "acme/big"}]
+    assert [api.ask(path, **each).json()["model"] for each in asked] == ["acme/big", "gpt-4o-mini", "acme/big"]
+    assert '"model":"gpt-4o-mini"' in api.ask(path, model="gpt-4o-mini", stream=True).text.replace(": ", ":")
+    assert api.ask(path, model="x" * 257).status_code == 400
     any_name = Api(served_model_name=("*",)).client
     assert [model["id"] for model in any_name.get("/v1/models").json()["data"]] == ["big-model"]
     assert any_name.get("/v1/models/gpt-4o").status_code == 200
 
 
-@pytest.mark.parametrize("path", [*(f"/v1/{name}" for name in ASKED), "/v1/messages/count_tokens", "/tokenize"])
+@pytest.mark.parametrize("path", [*(f"/v1/{name}" for name in BODIES), "/v1/messages/count_tokens", "/tokenize"])
 def test_a_name_that_is_not_served_is_told_how_to_be(api: Api, path: str) -> None:
-    body = {"model": "gpt-4o-mini", **ASKED.get(path.removeprefix("/v1/"), ASKED["chat/completions"])}
-    if path not in (f"/v1/{name}" for name in ASKED):
-        del body["max_tokens"]
-    answer = api.client.post(path, json=body)
-    assert answer.status_code == 404
-    message = answer.json()["error"]["message"]
-    assert message == (
+    name = path.removeprefix("/v1/")
+    body = body_of(name) if name in BODIES else {"messages": [USER]}
+
+    def told(model: str) -> str:
+        answer = api.client.post(path, json={**body, "model": model})
+        assert answer.status_code == 404
+        return str(answer.json()["error"]["message"])
+
+    assert told("gpt-4o-mini") == (
         "the model 'gpt-4o-mini' is not served here; ask for 'big-model', or start this draft node with "
         "--served-model-name gpt-4o-mini, or '*' for any name"
     )
-    hostile = api.client.post(path, json={**body, "model": "a'; rm -rf \n\u202e"}).json()["error"]["message"]
+    hostile = told("a'; rm -rf \n\u202e")
     assert "--served-model-name NAME," in hostile
     assert hostile.isascii()
     assert hostile.isprintable()

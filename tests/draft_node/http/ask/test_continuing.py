@@ -14,9 +14,10 @@ from goodspeed.errors import PromptError
 from goodspeed.wire.messages import Sampling
 from tests.chats import PLAIN, QWEN3, R1, function, ids_of, tokenizer
 from tests.draft_node.http.ask.test_tools import TOOLS, USER, api, call, message_of, prompt_of, streamed
-from tests.draft_node.http.fake import error_of
+from tests.draft_node.http.fake import refused
 
 BEGUN = {"role": "assistant", "content": "The capital is"}
+SWITCHES = ("continue_final_message", "add_generation_prompt")
 TRIMMING = """\
 {%- for message in messages %}{{- '<|' + message.role + '|>' + message.content.strip() + '<|im_end|>' }}{%- endfor %}"""
 DROPPING = "{%- for message in messages[:-1] %}{{- message.role + ':' + message.content }}{%- endfor %}"
@@ -38,10 +39,9 @@ def test_every_way_to_ask_goes_on() -> None:
     assert here.chat(messages=[USER, parts]).status_code == 200
     asked = here.client.post("/v1/messages", json={"messages": [USER, parts], "max_tokens": 9})
     assert asked.json()["content"] == [{"type": "text", "text": " Rome."}]
-    items = [USER, {"role": "assistant", "content": "The capital is"}]
-    assert here.client.post("/v1/responses", json={"input": items}).status_code == 200
-    assert len(here.service.prompts) == 3  # type: ignore[attr-defined]
-    assert all(one.endswith("assistant\nThe capital is") for one in here.service.prompts)  # type: ignore[attr-defined]
+    assert here.client.post("/v1/responses", json={"input": [USER, BEGUN]}).status_code == 200
+    assert len(here.service.prompts) == 3
+    assert all(one.endswith("assistant\nThe capital is") for one in here.service.prompts)
     body: dict[str, Any] = {"messages": [USER, BEGUN]}
     num_tokens = here.chat(**body).json()["usage"]["prompt_tokens"]
     assert here.client.post("/tokenize", json=body).json()["count"] == num_tokens
@@ -75,8 +75,8 @@ def test_a_new_turn_begins_where_it_is_asked_for(asked: dict[str, Any], goes_on:
     [
         ({"continue_final_message": True}, "continue_final_message"),
         ({"add_generation_prompt": False}, "add_generation_prompt"),
-        ({"messages": [USER, BEGUN], "continue_final_message": True, "add_generation_prompt": True}, None),
-        ({"messages": [USER, BEGUN], "continue_final_message": False, "add_generation_prompt": False}, None),
+        ({"messages": [USER, BEGUN], **dict.fromkeys(SWITCHES, True)}, "add_generation_prompt"),
+        ({"messages": [USER, BEGUN], **dict.fromkeys(SWITCHES, False)}, "add_generation_prompt"),
         ({"messages": [USER, {**BEGUN, "tool_calls": [{"id": "a", **call()}]}]}, "messages.1.tool_calls"),
         ({"messages": [USER, BEGUN], "tools": TOOLS, "tool_choice": "required"}, "messages"),
         ({"messages": [USER, BEGUN], "tools": [function(strict=True)]}, "messages"),
@@ -84,10 +84,9 @@ def test_a_new_turn_begins_where_it_is_asked_for(asked: dict[str, Any], goes_on:
         ({"messages": [USER, BEGUN], "structured_outputs": {"regex": "[ab]+"}}, "messages"),
     ],
 )
-def test_what_cannot_be_continued_is_refused_by_name(body: dict[str, Any], param: str | None) -> None:
-    error = error_of(api("x").chat(**body))
-    assert error["param"] == (param or "add_generation_prompt")
-    assert error["message"].startswith(error["param"]) or "contradict" in error["message"]
+def test_what_cannot_be_continued_is_refused_by_name(body: dict[str, Any], param: str) -> None:
+    message = refused(api("x").chat(**body), param)
+    assert message.startswith(param) or "contradict" in message
 
 
 def test_tools_may_be_called_in_what_goes_on() -> None:
@@ -112,14 +111,12 @@ def test_thinking_goes_on_where_it_was_cut(content: str, says: str, thought: str
 
 
 def test_the_end_of_the_message_is_the_end_of_the_prompt_or_it_is_refused() -> None:
-    turns = [USER, BEGUN]
     for template in (PLAIN, QWEN3, TRIMMING):
         here = tokenizer(template)
         for content in ("end", "<|im_end", "im_end|>", " The capital", ""):
             ids = encode_chat(here, [USER, {**BEGUN, "content": content}], Inputs(continues=True))
             said = content.lstrip() if template == TRIMMING else content
             assert here.decode(ids).endswith((f"assistant\n{said}", f"assistant: {said}", f"assistant|>{said}"))
-    assert turns == [USER, {"role": "assistant", "content": "The capital is"}]
     blank = [USER, {**BEGUN, "content": "The "}]
     assert tokenizer(PLAIN).decode(encode_chat(tokenizer(PLAIN), blank, Inputs(continues=True))).endswith("The ")
     for template in (TRIMMING, DROPPING):

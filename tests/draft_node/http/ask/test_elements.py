@@ -1,12 +1,16 @@
 """A body's elements are bounded, and no body blocks the node, accepted or not."""
 
+import asyncio
 import contextlib
 import gc
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 from draft_node.http.ask import body as body_module
 from draft_node.http.ask.body import MAX_BARE_BYTES, MAX_CONTAINERS, MAX_STRINGS, MAX_VALUES, validated
@@ -22,12 +26,15 @@ from draft_node.http.schema.errors import ApiError
 from draft_node.http.schema.messages import MessagesRequest
 from draft_node.http.schema.responses import ResponsesRequest
 from draft_node.http.schema.strict import Strict
-from tests.draft_node.http.fake import Api
+from draft_node.service.service import body_queue
+from tests.draft_node.http.fake import Api, scope_of
 
 HANGS_S = 3.0
 """Ten times what the costliest body took on a quiet machine, so that a slow one passes."""
 
 SIZE = 4 << 20
+PATHS = ("v1/completions", "v1/chat/completions", "v1/responses", "v1/messages", "v1/messages/count_tokens", "tokenize")
+NUM_BODIES = 12
 
 
 def repeated(element: bytes, number: int | None = None, name: str = "prompt") -> bytes:
@@ -150,12 +157,49 @@ def test_no_body_hangs_what_reads_it(kind: str) -> None:
     assert min(cpu_s(kind) for _ in range(3)) < HANGS_S
 
 
-PATHS = ("v1/completions", "v1/chat/completions", "v1/responses", "v1/messages", "v1/messages/count_tokens", "tokenize")
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("path", [*PATHS, "detokenize"])
 def test_the_answer_names_the_bound(path: str) -> None:
     answer = Api().client.post(f"/{path}", content=repeated(b"[1]"), headers={"Content-Type": "application/json"})
     assert answer.status_code == 413
     assert f"{MAX_CONTAINERS} lists and objects" in answer.json()["error"]["message"]
+
+
+# -- several large bodies at once --------------------------------------------------------------------------------------
+
+
+def asked(user: str) -> Request:
+    """A large body, which is there in full."""
+    _, content = BODIES["64 prompts of 4,095 ids"]
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    return Request(scope_of("/", user), receive)
+
+
+async def read_all() -> None:
+    queue = body_queue()
+    requests = (asked(f"10.0.0.{user}") for user in range(NUM_BODIES))
+    for each in await asyncio.gather(*(body_module.read(request, CompletionRequest, queue) for request in requests)):
+        assert each.prompt is not None
+        assert len(each.prompt) == 64
+    queue.close()
+
+
+def test_one_body_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, read = threading.Lock(), list[tuple[bool, str]]()
+    validated = body_module.validated
+
+    def noted(*args: Any) -> Any:
+        is_alone = lock.acquire(blocking=False)
+        read.append((is_alone, threading.current_thread().name.partition("_")[0]))
+        try:
+            return validated(*args)
+        finally:
+            if is_alone:
+                lock.release()
+
+    monkeypatch.setattr(body_module, "validated", noted)
+    asyncio.run(read_all())
+    assert read == [(True, "bodies")] * NUM_BODIES

@@ -5,45 +5,48 @@ from typing import Any
 import pytest
 
 from draft_node.http.ask.generation import choice_seed
+from goodspeed.serving.sampling_defaults import SamplingRequest
 from goodspeed.wire.handshake import Defaults
-from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
+from tests.draft_node.http.fake import BODIES, CONTEXT_LEN, USER, Api, FakeService, refused
 
-NEUTRAL = [
+NEUTRAL: list[dict[str, Any]] = [
     {"frequency_penalty": 0, "presence_penalty": 0.0, "repetition_penalty": 1.0, "min_p": 0},
     {"logit_bias": {}, "user": "somebody", "n": 1, "stop": None, "seed": None},
     {"model": "goodspeed", "stream": False, "top_k": -1, "top_p": 1},
     {"max_tokens": 3, "max_completion_tokens": 3},
     {"stop": []},
 ]
-NEUTRAL_COMPLETION = [{"best_of": 1, "suffix": None, "echo": False, "logprobs": None}]
-NEUTRAL_CHAT = [
-    {
-        "tools": [],
-        "tool_choice": "none",
-        "functions": [],
-        "response_format": {"type": "text"},
-        "parallel_tool_calls": True,
-    },
-    {
-        "store": False,
-        "metadata": {"a": "b"},
-        "modalities": ["text"],
-        "service_tier": "auto",
-        "reasoning_effort": "none",
-        "chat_template_kwargs": {},
-    },
-    {"logprobs": False, "audio": None, "prediction": None, "safety_identifier": "x", "prompt_cache_key": "y"},
-]
+HARMLESS: dict[str, list[dict[str, Any]]] = {
+    "completions": [*NEUTRAL, {"best_of": 1, "suffix": None, "echo": False, "logprobs": None}],
+    "chat/completions": [
+        *NEUTRAL,
+        {"tools": [], "tool_choice": "none", "functions": [], "parallel_tool_calls": True, "chat_template_kwargs": {}},
+        {"response_format": {"type": "text"}, "store": False, "metadata": {"a": "b"}, "modalities": ["text"]},
+        {"service_tier": "auto", "reasoning_effort": "none", "prediction": None, "audio": None, "logprobs": False},
+        {"safety_identifier": "x", "prompt_cache_key": "y"},
+    ],
+    "responses": [
+        {"store": False, "background": False, "truncation": "disabled", "include": [], "tools": [], "top_logprobs": 0},
+        {"stream": True, "stream_options": {"include_usage": True}, "reasoning": {"context": "auto"}},
+        {"text": {"format": {"type": "text"}, "verbosity": "medium"}, "reasoning": {"effort": None}, "stream": False},
+        {"previous_response_id": None, "conversation": None, "user": "x", "prompt_cache_key": "y"},
+        {"include": ["reasoning.encrypted_content"]},
+        {"text": {"format": {"type": "text", "schema": None, "name": None}}},
+        {"input": [{"role": "user", "content": "x", "call_id": None, "id": "m", "status": "completed"}]},
+        {"tool_choice": "auto", "parallel_tool_calls": True, "service_tier": "auto", "metadata": {}},
+    ],
+    "messages": [
+        {"tools": [], "tool_choice": {"type": "auto"}, "stop_sequences": [], "system": "", "stream": False},
+        {"service_tier": "auto", "metadata": {"user_id": "x"}, "thinking": {"type": "disabled"}, "mcp_servers": []},
+        {"system": [], "output_config": {}, "temperature": None, "container": None},
+        {"messages": [USER, {"role": "system", "content": "Now be brief."}, USER]},
+    ],
+}
 
 
-@pytest.mark.parametrize("body", [*NEUTRAL, *NEUTRAL_COMPLETION])
-def test_harmless_in_completions(api: Api, body: dict[str, Any]) -> None:
-    assert api.complete(**body).status_code == 200
-
-
-@pytest.mark.parametrize("body", [*NEUTRAL, *NEUTRAL_CHAT])
-def test_harmless_in_chats(api: Api, body: dict[str, Any]) -> None:
-    assert api.chat(**body).status_code == 200
+@pytest.mark.parametrize(("path", "body"), [(path, body) for path in HARMLESS for body in HARMLESS[path]])
+def test_harmless(api: Api, path: str, body: dict[str, Any]) -> None:
+    assert api.ask(path, **body).status_code == 200
 
 
 def test_what_completions_take_reaches_the_service(api: Api) -> None:
@@ -53,21 +56,11 @@ def test_what_completions_take_reaches_the_service(api: Api) -> None:
     assert (generation.stop_ids, generation.stop, generation.num_logprobs) == ((), ("x", "y"), 4)
 
 
-CHAT = [{"role": "user", "content": "hi"}]
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("completions", {"prompt": "hi", "max_tokens": 9, "stop": "x"}),
-        ("chat/completions", {"messages": CHAT, "max_tokens": 9, "stop": "x"}),
-        ("responses", {"input": "hi", "max_output_tokens": 9}),
-        ("messages", {"messages": CHAT, "max_tokens": 9, "stop_sequences": ["x"]}),
-    ],
-)
-def test_what_every_endpoint_takes_reaches_the_service(api: Api, path: str, body: dict[str, Any]) -> None:
-    options = {"temperature": 0.5, "top_p": 0.9, "top_k": 7, "seed": 3, "goodspeed": {"max_draft": 2}}
-    assert api.client.post(f"/v1/{path}", json=body | options).status_code == 200
+@pytest.mark.parametrize("path", BODIES)
+def test_what_every_endpoint_takes_reaches_the_service(api: Api, path: str) -> None:
+    options: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "top_k": 7, "seed": 3, "goodspeed": {"max_draft": 2}}
+    stop: dict[str, Any] = {"responses": {}, "messages": {"stop_sequences": ["x"]}}.get(path, {"stop": "x"})
+    assert api.ask(path, 9, **options, **stop).status_code == 200
     [generation] = api.service.generations
     assert (generation.sampling.temperature, generation.sampling.top_p, generation.sampling.top_k) == (0.5, 0.9, 7)
     assert (generation.sampling.seed, generation.max_tokens, generation.max_draft) == (3, 9, 2)
@@ -92,18 +85,14 @@ def test_what_is_left_open_is_as_the_targets_makers_say(api: Api) -> None:
 def test_what_the_operator_says_stands_between_the_request_and_the_targets_makers() -> None:
     api = Api(sampling="temperature=0.3,top_p=0.8,frequency_penalty=0.5")
     api.service.chat_defaults = Defaults(temperature=0.7, top_k=20)
-    messages = [{"role": "user", "content": "hi"}]
-    api.chat()
-    api.client.post("/v1/messages", json={"messages": messages, "max_tokens": 9})
-    api.client.post("/v1/responses", json={"input": "hi", "max_output_tokens": 9})
-    api.complete()
+    for path in ("chat/completions", "messages", "responses", "completions"):
+        api.ask(path)
     api.chat(temperature=1, frequency_penalty=0)
     told = [(one.sampling.temperature, one.sampling.top_p, one.sampling.top_k) for one in api.service.generations]
     assert told == [(0.3, 0.8, 20)] * 3 + [(0.3, 0.8, 0), (1.0, 0.8, 20)]
     penalties = [one.logit_rules and one.logit_rules.frequency_penalty for one in api.service.generations]
     assert penalties == [0.5] * 4 + [None]
-    asked = api.service.generations[0].asked
-    assert asked is not None
+    asked: Any = api.service.generations[0].asked
     assert asked.resolve(Defaults(temperature=0.9, top_k=7)).sampling.temperature == 0.3  # also under another target
 
 
@@ -136,9 +125,7 @@ def test_what_drafts_is_the_requests_choice_and_else_the_nodes(settings, extensi
     ],
 )
 def test_what_cannot_draft_is_refused(extension: dict[str, Any], message: str) -> None:
-    answer = Api(model="none", tokenizer="t").complete(goodspeed=extension)
-    assert (answer.status_code, answer.json()["error"]["message"]) == (400, message)
-    assert answer.json()["error"]["param"] == "goodspeed.drafter"
+    assert refused(Api(model="none", tokenizer="t").complete(goodspeed=extension), "goodspeed.drafter") == message
 
 
 def test_the_first_choice_of_every_prompt_has_the_seed_itself(api: Api) -> None:
@@ -188,7 +175,7 @@ def test_an_answer_longer_than_the_context_ends_with_it(api: Api, name: str) -> 
     answer = api.complete(prompt=["x" * 990, "x" * 500], max_tokens=50, min_tokens=20, echo=True)
     assert [(each.max_tokens, each.min_tokens) for each in api.service.generations[-2:]] == [(10, 10), (50, 20)]
     assert [len(choice["text"]) for choice in answer.json()["choices"]] == [CONTEXT_LEN, 550]
-    assert error_of(api.complete(max_tokens=5000, min_tokens=5001))["param"] == "min_tokens"
+    refused(api.complete(max_tokens=5000, min_tokens=5001), "min_tokens")
 
 
 def test_conversations_as_templates_know_them(api: Api) -> None:
@@ -202,3 +189,22 @@ def test_conversations_as_templates_know_them(api: Api) -> None:
     }
     api.chat(messages=[{"role": "developer", "content": "be brief"}, before, {"role": "user", "content": parts}])
     assert bytes(api.service.generations[0].prompt) == b"system:be brief;assistant:x;user:one two;"
+
+
+def test_a_request_may_do_without_the_prefix_cache(api: Api) -> None:
+    for extension in ({"prefix_cache": False}, {"prefix_cache": True}, {}):
+        api.complete(max_tokens=1, goodspeed=extension)
+    api.chat(max_tokens=1)
+    assert [generation.cache_salt != b"" for generation in api.service.generations] == [False, True, True, True]
+    refused(api.complete(goodspeed={"prefix_cache": "no"}), "goodspeed.prefix_cache", "prefix_cache")
+
+
+def test_a_users_salt_is_always_the_same_and_another_users_is_not() -> None:
+    here, other = FakeService(), FakeService()
+
+    def salt(service: FakeService, user: str) -> bytes:
+        return service.generation((1,), SamplingRequest(seed=1), 1, user=user).cache_salt
+
+    assert salt(here, "alice") == salt(here, "alice") != salt(other, "alice"), "another process has others"
+    assert len({salt(here, user) for user in ("alice", "bob", "")}) == 3
+    assert 0 < len(salt(here, "alice")) <= 32

@@ -5,13 +5,9 @@ from typing import Any
 import pytest
 
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
-from tests.draft_node.http.answer.test_answers import chunks_of
-from tests.draft_node.http.fake import Api, error_of
+from tests.draft_node.http.fake import Api, chunks_of, refused
 
 HARNESS = {"echo": True, "logprobs": 1, "temperature": 0}
-
-
-# -- log-probabilities of prompts --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("max_tokens", [0, 1])
@@ -58,14 +54,9 @@ def test_more_than_can_be_told_of_prompts_is_refused(api: Api, monkeypatch: pyte
     monkeypatch.setattr("draft_node.http.ask.generation.MAX_PROMPT_LOGPROBS", 12)
     body: dict[str, Any] = {**HARNESS, "max_tokens": 1, "stream": stream}
     assert api.complete(**body, prompt=["123", "456"]).status_code == 200
-    error = error_of(api.complete(**body, prompt=["123", "4567"]))
-    assert error["param"] == "echo"
-    assert "at most 6" in error["message"]
-    assert error_of(api.complete(**body, prompt="1", n=2))["param"] == "n"
+    refused(api.complete(**body, prompt=["123", "4567"]), "echo", "at most 6")
+    refused(api.complete(**body, prompt="1", n=2), "n")
     assert MAX_PROMPT_LOGPROBS == 1 << 18
-
-
-# -- ids of tokens -----------------------------------------------------------------------------------------------------
 
 
 def test_ids_of_tokens(api: Api) -> None:

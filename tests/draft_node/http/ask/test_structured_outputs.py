@@ -5,28 +5,15 @@ import json
 import pytest
 
 from goodspeed.wire.generation import Constraint
-from tests.draft_node.http.fake import Api
+from tests.draft_node.http.fake import refused
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
-CHAT = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3}
-TEXT = {"prompt": "hi", "max_tokens": 3}
 UNNAMED = {"type": "json_schema", "json_schema": {"schema": {}}}
 BY_SCHEMA = Constraint("json_schema", json.dumps(SCHEMA))
 
 
 def named(**form):
     return {"type": "json_schema", "json_schema": {"name": "x", **form}}
-
-
-class FormApi(Api):
-    """Asks for completions or chats in a form."""
-
-    def ask(self, **form):
-        """Returns the status, and what was asked of the nodes or the error."""
-        path, body = ("/v1/completions", TEXT) if "structured_outputs" in form else ("/v1/chat/completions", CHAT)
-        answer = self.client.post(path, json=body | form)
-        is_taken = answer.status_code == 200
-        return answer.status_code, self.service.generations[-1].constraint if is_taken else answer.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -41,8 +28,9 @@ class FormApi(Api):
         ({"type": "json_object", "schema": SCHEMA}, BY_SCHEMA),
     ],
 )
-def test_response_format(form, constraint):
-    assert FormApi().ask(response_format=form) == (200, constraint)
+def test_response_format(api, form, constraint):
+    assert api.chat(response_format=form).status_code == 200
+    assert api.service.generations[-1].constraint == constraint
 
 
 @pytest.mark.parametrize(
@@ -57,11 +45,10 @@ def test_response_format(form, constraint):
         ({"json_object": True, "regex": None}, Constraint("json_object")),
     ],
 )
-def test_structured_outputs(form, constraint):
-    api = FormApi()
-    assert api.ask(structured_outputs=form) == (200, constraint)
-    assert api.client.post("/v1/chat/completions", json=CHAT | {"structured_outputs": form}).status_code == 200
-    assert api.service.generations[-1].constraint == constraint
+def test_structured_outputs(api, form, constraint):
+    for ask in (api.complete, api.chat):
+        assert ask(structured_outputs=form).status_code == 200
+        assert api.service.generations[-1].constraint == constraint
 
 
 @pytest.mark.thorough
@@ -90,16 +77,12 @@ def test_structured_outputs(form, constraint):
         ({"guided_decoding_backend": "x"}, "guided_decoding_backend", "leave it out"),
     ],
 )
-def test_what_is_wrong_is_400_and_says_so(form, param, why):
-    status, error = FormApi().ask(**form)
-    assert (status, error["param"]) == (400, param)
-    assert why in error["message"]
+def test_what_is_wrong_is_400_and_says_so(api, form, param, why):
+    refused(api.complete(**form) if "structured_outputs" in form else api.chat(**form), param, why)
 
 
-def test_two_forms_are_one_too_many():
-    api = FormApi()
-    body = CHAT | {"response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"}}
-    answer = api.client.post("/v1/chat/completions", json=body)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "structured_outputs")
+def test_two_forms_are_one_too_many(api):
+    both = {"response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"}}
+    refused(api.chat(**both), "structured_outputs")
     assert api.service.generations == []
     assert api.service.num_encoded == 0  # before any other work

@@ -15,16 +15,26 @@ from goodspeed.wire.generation import Constraint
 from tests.chats import MISTRAL, QWEN3, R1, function, ids_of
 from tests.constraint.ending import may_end
 from tests.draft_node.http.ask.test_tools import CALL, OTHER, TOOLS, api
-from tests.draft_node.http.fake import Api, error_of
+from tests.draft_node.http.fake import Api, refused
 from tests.draft_node.http.speaking import SpeakingService
 
 STRICT = [function(strict=True), function("time")]
 AUTO: dict[str, Any] = {"tools": STRICT}
 NAMED = {"type": "function", "function": {"name": "weather"}}
 UNIQUE: dict[str, object] = {"type": "array", "uniqueItems": True}
-FORMAT: dict[str, Any] = {
-    "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "integer"}}}
-}
+LENIENT = {"x-guidance": {"lenient": True}}
+OF_THE_FIRST = "tools.0.function.parameters"
+
+
+def in_format(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}}
+
+
+def tool_of(parameters: Any, *, strict: bool, name: str = "f") -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": parameters, "strict": strict}}
+
+
+FORMAT = in_format({"type": "integer"})
 
 
 def may_end_after(here: Api, says: str) -> bool:
@@ -61,9 +71,7 @@ SAID = [
 
 
 @pytest.mark.parametrize(("body", "says", "is_allowed"), SAID)
-def test_answers_keep_the_form_of_strict_tools_and_of_calls_that_have_to_be(
-    body: dict[str, Any], says: str, is_allowed: bool
-) -> None:
+def test_answers_keep_the_form_of_strict_tools_and_of_calls_that_have_to_be(body, says, is_allowed):
     here = api(says)
     assert here.chat(**body).status_code == 200
     assert may_end_after(here, says) is is_allowed
@@ -72,9 +80,7 @@ def test_answers_keep_the_form_of_strict_tools_and_of_calls_that_have_to_be(
 def test_a_form_counts_from_the_end_of_what_the_prompt_opened() -> None:
     here = api("x", R1)
     assert here.chat(**FORMAT).status_code == 200
-    constraint = here.service.generations[-1].constraint
-    assert constraint is not None
-    assert constraint.after == tuple(ids_of("</think>"))
+    assert here.service.generations[-1].constraint.after == tuple(ids_of("</think>"))
     assert may_end_after(here, "so 8 and</think>\n\n7")
     assert not may_end_after(here, "7")
     here.chat(structured_outputs={"regex": "[ab]+"})
@@ -86,16 +92,17 @@ def test_a_form_after_an_end_of_thinking_that_is_no_token_is_json_or_refused() -
     here = api("x", R1)
     here.service.chats = replace(here.service.chats, markers={})
     assert here.chat(**FORMAT).status_code == 200
-    error = error_of(here.chat(structured_outputs={"choice": ["yes", "no"]}))
-    assert (error["param"], error["code"]) == ("structured_outputs", "unsupported_form")
-    assert "only JSON can follow" in error["message"]
+    answer = here.chat(structured_outputs={"choice": ["yes", "no"]})
+    refused(answer, "structured_outputs", "only JSON can follow", code="unsupported_form")
 
 
-def test_without_strict_tools_texts_are_free() -> None:
-    for body in ({"tools": TOOLS}, {"tools": [function(strict=False)]}, {"tools": STRICT, "tool_choice": "none"}):
-        here = api("x")
-        assert here.chat(**body).status_code == 200
-        assert here.service.generations[0].constraint is None
+@pytest.mark.parametrize(
+    "body", [{"tools": TOOLS}, {"tools": [function(strict=False)]}, {"tools": STRICT, "tool_choice": "none"}]
+)
+def test_without_strict_tools_texts_are_free(body: dict[str, Any]) -> None:
+    here = api("x")
+    assert here.chat(**body).status_code == 200
+    assert here.service.generations[0].constraint is None
 
 
 @pytest.mark.parametrize(
@@ -103,8 +110,9 @@ def test_without_strict_tools_texts_are_free() -> None:
     [
         ({"tools": [function(strict=True, a=UNIQUE)]}, "tools", "uniqueItems"),
         ({"tools": [function(strict=True, a={"enum": ["x" * 70_000]})]}, "tools", "too long"),
-        ({"tools": [function(a={"items": {"x-guidance": {"lenient": True}}})]}, "tools.0.function.parameters", "x-gui"),
-        ({"tools": [function(a={"enum": ["x-guidance"]})]}, "tools.0.function.parameters", "be it a name or a text"),
+        ({"tools": [function(a={"items": LENIENT})]}, OF_THE_FIRST, "x-guidance"),
+        ({"tools": [function(a={"enum": ["x-guidance"]})]}, OF_THE_FIRST, "be it a name or a text"),
+        ({"tools": [tool_of({"properties": {"a": UNIQUE}, **LENIENT}, strict=True)]}, OF_THE_FIRST, "leave it out"),
         ({"tools": STRICT, "ignore_eos": True}, "ignore_eos", "ends where its form ends"),
         *(
             ({"tools": TOOLS, "structured_outputs": {"regex": "a"}, **choice}, "structured_outputs", "must be JSON")
@@ -113,9 +121,7 @@ def test_without_strict_tools_texts_are_free() -> None:
     ],
 )
 def test_forms_that_cannot_be_kept_are_refused(body: dict[str, Any], param: str, what: str) -> None:
-    error = error_of(api("x").chat(**body))
-    assert error["param"] == param
-    assert what in error["message"]
+    refused(api("x").chat(**body), param, what)
 
 
 def test_content_in_a_format_is_read_as_the_grammar_has_it() -> None:
@@ -127,19 +133,15 @@ def test_content_in_a_format_is_read_as_the_grammar_has_it() -> None:
     assert choice["finish_reason"] == "tool_calls"
 
 
-def tool_of(parameters: Any, *, strict: bool) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": "f", "parameters": parameters, "strict": strict}}
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("kind", ["array", "string", "null", ["null", "string"], [], 5, None])
 def test_parameters_that_are_no_object_are_refused(kind: Any, strict: bool) -> None:
     """A call of such a tool could not be told from text."""
+    tools = [TOOLS[0], tool_of({"type": kind}, strict=strict)]
     for choice in ("required", "auto"):
-        error = error_of(api("x").chat(tools=[TOOLS[0], tool_of({"type": kind}, strict=strict)], tool_choice=choice))
-        assert error["param"] == "tools.1.function.parameters"
-        assert error["message"].startswith('tools.1.function.parameters.type must be "object", or left out')
+        message = refused(api("x").chat(tools=tools, tool_choice=choice), "tools.1.function.parameters")
+        assert message.startswith('tools.1.function.parameters.type must be "object", or left out')
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -159,36 +161,21 @@ def test_arguments_are_an_object_whatever_else_the_parameters_may_be(parameters:
 )
 def test_parameters_that_no_object_keeps_are_refused(parameters: dict[str, Any]) -> None:
     whole = {**parameters, "$defs": {"a": {"type": "array"}}}
-    error = error_of(api("x").chat(tools=[tool_of(whole, strict=True)], tool_choice="required"))
-    assert (error["param"], error["code"]) == ("tools", "unsupported_form")
-
-
-def test_a_strict_schema_cannot_say_that_it_is_not_strict() -> None:
-    tool: Any = function(strict=True, a=UNIQUE)
-    tool["function"]["parameters"]["x-guidance"] = {"lenient": True}
-    error = error_of(api("x").chat(tools=[tool]))
-    assert error["param"] == "tools.0.function.parameters"
-    assert "leave it out" in error["message"]
+    answer = api("x").chat(tools=[tool_of(whole, strict=True)], tool_choice="required")
+    refused(answer, "tools", code="unsupported_form")
 
 
 def test_what_is_wrong_in_a_tool_is_said_of_its_schema_and_not_of_a_grammar() -> None:
-    error = error_of(api("x").chat(tools=[function(strict=True, a={"type": "text"})]))
-    assert (error["param"], error["code"]) == ("tools", "unsupported_form")
-    assert error["message"] == "tools: Invalid type: text"
-
-
-def long(num_chars: int) -> dict[str, Any]:
-    schema = {"description": "x" * num_chars}
-    return {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}}
+    answer = api("x").chat(tools=[function(strict=True, a={"type": "text"})])
+    assert refused(answer, "tools", code="unsupported_form") == "tools: Invalid type: text"
 
 
 @pytest.mark.parametrize("template", [QWEN3, R1])
 def test_a_form_that_is_too_long_with_what_is_thought_before_is_refused(template: str) -> None:
     """It would else be kept from the beginning, and leave no room to think."""
-    assert api("x", template).chat(**long(65_000)).status_code == 200
-    error = error_of(api("x", template).chat(**long(65_515)))
-    assert (error["param"], error["code"]) == ("response_format", "unsupported_form")
-    assert "too long" in error["message"]
+    longest, longer = (in_format({"description": "x" * num_chars}) for num_chars in (65_000, 65_515))
+    assert api("x", template).chat(**longest).status_code == 200
+    refused(api("x", template).chat(**longer), "response_format", "too long", code="unsupported_form")
 
 
 def test_what_a_format_becomes_with_thinking_is_compiled_before_it_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,16 +188,14 @@ def test_what_a_format_becomes_with_thinking_is_compiled_before_it_is_served(mon
             raise ConstraintError("it costs too much")
 
     monkeypatch.setattr(here.service, "check_constraint", check)
-    error = error_of(here.chat(**FORMAT))
-    assert error["message"] == "response_format: it costs too much"
+    assert refused(here.chat(**FORMAT), "response_format") == "response_format: it costs too much"
     assert checked == ["json_schema", "grammar"]
-    assert error_of(here.chat(structured_outputs={"json": {"type": "integer"}}))["param"] == "structured_outputs"
+    refused(here.chat(structured_outputs={"json": {"type": "integer"}}), "structured_outputs")
 
 
 def test_tools_that_are_not_strict_are_loosened_if_a_schema_cannot_be_served() -> None:
     nothing = {"properties": {"a": {"type": "integer", "minimum": 2, "maximum": 1}}, "required": ["a"]}
-    other = tool_of({"properties": {"a": {"type": "integer"}}, "required": ["a"]}, strict=False)
-    other["function"]["name"] = "g"
+    other = tool_of({"properties": {"a": {"type": "integer"}}, "required": ["a"]}, strict=False, name="g")
 
     def says(name: str, value: str) -> str:
         return f'<tool_call>\n{{"name": "{name}", "arguments": {{"a": {value}}}}}\n</tool_call>'
@@ -222,8 +207,7 @@ def test_tools_that_are_not_strict_are_loosened_if_a_schema_cannot_be_served() -
     assert may_end_after(here, says("f", '"x"'))
     assert may_end_after(here, says("g", '"x"'))
     assert not may_end_after(here, says("f", '"x"').replace('"a"', '"b"'))
-    error = error_of(here.chat(tools=[tool_of(nothing, strict=True), other], tool_choice="required"))
-    assert "tools" in error["param"]
+    refused(here.chat(tools=[tool_of(nothing, strict=True), other], tool_choice="required"), "tools")
 
 
 def test_grammars_of_tools_are_written_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,6 +219,6 @@ def test_grammars_of_tools_are_written_beside_the_event_loop(monkeypatch: pytest
 
     monkeypatch.setattr(structured_outputs, "grammar", counted)
     long = {"properties": {"a": {"enum": ["x" * LARGE_BODY]}}, "required": ["a"]}
-    tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": long}} for i in range(3)]
+    tools = [tool_of(long, strict=False, name=f"f{i}") for i in range(3)]
     assert api("x").chat(tools=tools, tool_choice="required").status_code == 200
     assert built == [(3, "bodies"), (3, "bodies")]
