@@ -68,9 +68,8 @@ def test_generate_tells_that_the_context_is_shorter_than_what_was_asked_for(run:
     result = json.loads(out.splitlines()[-1])
     told = re.search(r"^goodspeed: --max-tokens 5000 is reduced to (\d+): the model's context has 2048 ", err, re.M)
     assert status == 0
-    assert told is not None
-    assert result["num_tokens"] <= int(told[1]) < 20
-    assert "is reduced" not in run("generate", "--prompt", prompt, "--max-tokens", told[1], "--json")[2]
+    assert result["num_tokens"] <= int(told.group(1)) < 20
+    assert "is reduced" not in run("generate", "--prompt", prompt, "--max-tokens", told.group(1), "--json")[2]
 
 
 def test_generate_answers_a_chat(run: Run) -> None:
@@ -118,9 +117,7 @@ def test_profile_gives_an_object(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "computed"), [("auto", "int8"), ("auto", "float32"), ("float32", "float32")])
-def test_profile_says_what_computed_a_gguf_file(
-    run: Run, monkeypatch: pytest.MonkeyPatch, dtype: str, computed: str
-) -> None:
+def test_profile_says_what_computed_a_gguf_file(run, monkeypatch, dtype, computed) -> None:
     monkeypatch.setattr(loading, "has_int8", lambda: computed == "int8")
     asked = (*QUICK_PROFILE[:2], str(gguf_models.made("Q8_0")), *QUICK_PROFILE[3:], "--dtype", dtype, "--json")
     status, out, err = run(*asked)
@@ -179,8 +176,6 @@ def test_a_wrong_command_line_is_one_clear_line(run: Run, words: list[str], stat
     assert err.splitlines()[:-1] == (["goodspeed: loading tiny-target ..."] if is_loaded else [])
 
 
-# -- extras -----------------------------------------------------------------------------------------------------------
-
 WITHOUT = """
 import sys
 from importlib.machinery import PathFinder
@@ -225,9 +220,7 @@ def test_extras_are_what_the_project_file_has() -> None:
         (("torch", "openvino"), (*DRAFT, "--model", "x.gguf"), "--model x.gguf", "torch, openvino", "torch,openvino"),
     ],
 )
-def test_without_an_extra_a_command_says_what_to_install(
-    missing: tuple[str, ...], words: tuple[str, ...], what: str, packages: str, extra: str
-) -> None:
+def test_without_an_extra_a_command_says_what_to_install(missing, words, what, packages, extra) -> None:
     ended = without(missing, *words)
     assert ended.returncode == 1
     program = {"verify_node": "goodspeed-verify", "draft_node": "goodspeed-draft"}.get(words[0], "goodspeed")

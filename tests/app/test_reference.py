@@ -1,6 +1,8 @@
 """One model alone: equal to plain transformers, to itself in chunks, and to the draw done by hand."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -38,27 +40,38 @@ def engine(checkpoint: Checkpoint) -> TorchEngine:
     return start(checkpoint, num_pages=128)
 
 
+@pytest.fixture
+def write(checkpoint: Checkpoint, engine: TorchEngine, prompt_ids: list[int]) -> Callable[..., Iterator[int]]:
+    """Writes after the prompt; its arguments are those of `reference.generate` behind the prompt."""
+    return partial(reference.generate, checkpoint, engine, prompt_ids)
+
+
 @pytest.fixture(scope="module")
 def plain_model() -> Any:
     return AutoModelForCausalLM.from_pretrained(models.path("tiny-target"), dtype=torch.float32).eval()
 
 
+@pytest.fixture
+def theirs(checkpoint: Checkpoint, prompt_ids: list[int], plain_model: Any) -> Callable[..., list[int]]:
+    """Returns what plain transformers writes greedily after the prompt, up to its end."""
+
+    def write(max_tokens: int, **options: Any) -> list[int]:
+        with torch.inference_mode():
+            asked = {"do_sample": False, "max_new_tokens": max_tokens, **options}
+            text = plain_model.generate(torch.tensor([prompt_ids]), **asked)[0].tolist()
+        return [token for token in text[len(prompt_ids) :] if token not in checkpoint.eos_ids]
+
+    return write
+
+
 @pytest.mark.thorough
-def test_greedy_is_what_transformers_writes(
-    checkpoint: Checkpoint, engine: TorchEngine, prompt_ids: list[int], plain_model: Any
-) -> None:
-    ours = list(reference.generate(checkpoint, engine, prompt_ids, GREEDY, 40, checkpoint.eos_ids))
-    with torch.inference_mode():
-        theirs = plain_model.generate(torch.tensor([prompt_ids]), do_sample=False, max_new_tokens=40)[0].tolist()
-    theirs = [token for token in theirs[len(prompt_ids) :] if token not in checkpoint.eos_ids]
-    assert ours == theirs
+def test_greedy_is_what_transformers_writes(checkpoint, write, theirs) -> None:
+    assert list(write(GREEDY, 40, checkpoint.eos_ids)) == theirs(40)
 
 
-def test_sampling_draws_at_absolute_positions(
-    checkpoint: Checkpoint, engine: TorchEngine, prompt_ids: list[int], plain_model: Any
-) -> None:
+def test_sampling_draws_at_absolute_positions(write, prompt_ids, plain_model) -> None:
     sampling = Sampling(temperature=0.9, top_k=50, top_p=0.95, seed=11)
-    ours = list(reference.generate(checkpoint, engine, prompt_ids, sampling, 12))
+    ours = list(write(sampling, 12))
     text = prompt_ids + ours
     with torch.inference_mode():
         logits = plain_model(torch.tensor([text])).logits[0, len(prompt_ids) - 1 : -1]
@@ -67,23 +80,16 @@ def test_sampling_draws_at_absolute_positions(
 
 
 @pytest.mark.thorough
-def test_a_prompt_in_chunks_is_the_same_prompt(
-    checkpoint: Checkpoint, engine: TorchEngine, prompt_ids: list[int]
-) -> None:
-    sampling = Sampling(seed=5)
-    prompt = prompt_ids[:23]
-    whole = list(reference.generate(checkpoint, engine, prompt, sampling, 16))
+def test_a_prompt_in_chunks_is_the_same_prompt(checkpoint, engine, prompt_ids) -> None:
+    asked = checkpoint, engine, prompt_ids[:23], Sampling(seed=5), 16
+    whole = list(reference.generate(*asked))
     for chunk in (1, 7, 22, 23):
-        cut = reference.generate(checkpoint, engine, prompt, sampling, 16, prefill_chunk=chunk)
-        assert list(cut) == whole
+        assert list(reference.generate(*asked, prefill_chunk=chunk)) == whole
 
 
-def test_a_stop_token_ends_it_and_is_not_given_out(
-    checkpoint: Checkpoint, engine: TorchEngine, prompt_ids: list[int]
-) -> None:
-    free = list(reference.generate(checkpoint, engine, prompt_ids, GREEDY, 12))
-    stopped = list(reference.generate(checkpoint, engine, prompt_ids, GREEDY, 12, stop_ids=(free[5],)))
-    assert stopped == free[: free.index(free[5])]
+def test_a_stop_token_ends_it_and_is_not_given_out(write) -> None:
+    free = list(write(GREEDY, 12))
+    assert list(write(GREEDY, 12, stop_ids=(free[5],))) == free[: free.index(free[5])]
 
 
 def test_the_end_of_the_context_ends_it(checkpoint: Checkpoint, engine: TorchEngine) -> None:
@@ -92,14 +98,12 @@ def test_the_end_of_the_context_ends_it(checkpoint: Checkpoint, engine: TorchEng
     assert len(list(reference.generate(short, engine, [100] * 29, GREEDY, 50))) == 3
 
 
-def test_memory_is_free_again_however_it_ends(
-    checkpoint: Checkpoint, engine: TorchEngine, prompt_ids: list[int]
-) -> None:
-    for token in reference.generate(checkpoint, engine, prompt_ids, GREEDY, 4):
+def test_memory_is_free_again_however_it_ends(checkpoint, engine, prompt_ids, write) -> None:
+    for token in write(GREEDY, 4):
         assert token < checkpoint.num_tokens
         assert engine.pool.num_free < engine.pool.num_pages
     assert engine.pool.num_free == engine.pool.num_pages
-    left_early = reference.generate(checkpoint, engine, prompt_ids, GREEDY, 4)
+    left_early = write(GREEDY, 4)
     next(left_early)
     left_early.close()
     assert engine.pool.num_free == engine.pool.num_pages
@@ -120,28 +124,14 @@ def test_what_cannot_be_is_refused(checkpoint: Checkpoint, engine: TorchEngine) 
         next(reference.generate(checkpoint, engine, [1], GREEDY, 2, range(checkpoint.num_tokens), min_tokens=1))
 
 
-# -- rules for logits --------------------------------------------------------------------------------------------------
+def test_a_repetition_penalty_is_that_of_transformers(checkpoint, write, theirs) -> None:
+    ours = list(write(GREEDY, 30, checkpoint.eos_ids, rules=LogitRules(repetition_penalty=1.3)))
+    assert ours == theirs(30, repetition_penalty=1.3)
+    assert ours != list(write(GREEDY, 30, checkpoint.eos_ids))
 
 
-def test_a_repetition_penalty_is_that_of_transformers(
-    checkpoint: Checkpoint, engine: TorchEngine, prompt_ids: list[int], plain_model: Any
-) -> None:
-    rules = LogitRules(repetition_penalty=1.3)
-    ours = list(reference.generate(checkpoint, engine, prompt_ids, GREEDY, 30, checkpoint.eos_ids, rules=rules))
-    plain = list(reference.generate(checkpoint, engine, prompt_ids, GREEDY, 30, checkpoint.eos_ids))
-    with torch.inference_mode():
-        out = plain_model.generate(
-            torch.tensor([prompt_ids]), do_sample=False, max_new_tokens=30, repetition_penalty=1.3
-        )[0].tolist()
-    theirs = [token for token in out[len(prompt_ids) :] if token not in checkpoint.eos_ids]
-    assert ours == theirs
-    assert ours != plain
-
-
-def test_a_token_that_is_banned_by_its_bias_is_not_drawn_and_one_that_is_raised_is(
-    checkpoint: Checkpoint, engine: TorchEngine, prompt_ids: list[int]
-) -> None:
-    first = next(reference.generate(checkpoint, engine, prompt_ids, GREEDY, 1))
+def test_a_token_that_is_banned_by_its_bias_is_not_drawn_and_one_that_is_raised_is(write) -> None:
+    first = next(write(GREEDY, 1))
     down, up = (LogitRules(logit_bias=(TokenBias(token, bias),)) for token, bias in ((first, -100.0), (77, 100.0)))
-    assert next(reference.generate(checkpoint, engine, prompt_ids, GREEDY, 1, rules=down)) != first
-    assert list(reference.generate(checkpoint, engine, prompt_ids, GREEDY, 3, rules=up)) == [77] * 3
+    assert next(write(GREEDY, 1, rules=down)) != first
+    assert list(write(GREEDY, 3, rules=up)) == [77] * 3

@@ -5,6 +5,7 @@ import json
 import threading
 import time
 import weakref
+from typing import Any
 
 import pytest
 
@@ -120,37 +121,26 @@ def patterns(num: int) -> list[dict[str, str]]:
 
 
 PRIMES = (997, 991, 983, 977, 971, 967)
-HOSTILE = {
-    "nested": '{"type": "array", "items": ' * 3000 + "{}" + "}" * 3000,
-    "many patterns at once": json.dumps({"allOf": patterns(30)}),
-    "patterns through references": json.dumps(
-        {
-            "$defs": {f"d{each}": one | {"$ref": f"#/$defs/d{each + 1}"} for each, one in enumerate(patterns(12))}
-            | {"d12": {}},
-            "$ref": "#/$defs/d0",
-        }
-    ),
-    "many properties": json.dumps({"properties": {f"p{each}": {} for each in range(2500)}}),
-    "many pattern properties": json.dumps({"patternProperties": {f"^a.{{{each}}}b": {} for each in range(30)}}),
-    "a product": json.dumps(
-        {"allOf": [{"anyOf": [{"properties": {f"x{i}_{j}": {"const": j}}} for j in range(4)]} for i in range(12)]}
-    ),
-    "a large multiple": json.dumps({"type": "integer", "multipleOf": 987_654_321}),
-    "a multiple": json.dumps({"type": "integer", "multipleOf": 999_999}),
-    "one of three multiples": json.dumps({"anyOf": [{"type": "integer", "multipleOf": n} for n in PRIMES[:3]]}),
-    "repetitions": json.dumps({"type": "string", "pattern": "^(ab{100}){1000}$"}),
-    "endless references": json.dumps(
-        {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
-    ),
-    "an endless object": '{"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}',
-    "enum": json.dumps({"enum": [f"v{each:05}" for each in range(6000)]}),
-    "long text": '{"type": "string", "minLength": 60000, "maxLength": 65000}',
-    "doubled": json.dumps(
-        {
-            "$defs": {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(20)} | {"a20": {}},
-            "$ref": "#/$defs/a0",
-        }
-    ),
+CHAIN = {f"d{each}": one | {"$ref": f"#/$defs/d{each + 1}"} for each, one in enumerate(patterns(12))} | {"d12": {}}
+DOUBLED = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(20)} | {"a20": {}}
+HOSTILE: dict[str, Any] = {
+    "nested": '{"type": "array", "items": ' * 3000 + "{}" + "}" * 3000,  # deeper than json writes
+    "many patterns at once": {"allOf": patterns(30)},
+    "patterns through references": {"$defs": CHAIN, "$ref": "#/$defs/d0"},
+    "many properties": {"properties": {f"p{each}": {} for each in range(2500)}},
+    "many pattern properties": {"patternProperties": {f"^a.{{{each}}}b": {} for each in range(30)}},
+    "a product": {
+        "allOf": [{"anyOf": [{"properties": {f"x{i}_{j}": {"const": j}}} for j in range(4)]} for i in range(12)]
+    },
+    "a large multiple": {"type": "integer", "multipleOf": 987_654_321},
+    "a multiple": {"type": "integer", "multipleOf": 999_999},
+    "one of three multiples": {"anyOf": [{"type": "integer", "multipleOf": n} for n in PRIMES[:3]]},
+    "repetitions": {"type": "string", "pattern": "^(ab{100}){1000}$"},
+    "endless references": {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+    "an endless object": {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+    "enum": {"enum": [f"v{each:05}" for each in range(6000)]},
+    "long text": {"type": "string", "minLength": 60000, "maxLength": 65000},
+    "doubled": {"$defs": DOUBLED, "$ref": "#/$defs/a0"},
 }
 HOSTILE_OTHERS = {
     "repetitions": Constraint("regex", "a{99999}{9999}"),
@@ -169,7 +159,10 @@ HOSTILE_OTHERS = {
 }
 
 
-ALL_HOSTILE = {name: Constraint("json_schema", source) for name, source in HOSTILE.items()}
+ALL_HOSTILE = {
+    name: Constraint("json_schema", schema if isinstance(schema, str) else json.dumps(schema))
+    for name, schema in HOSTILE.items()
+}
 ALL_HOSTILE |= {f"{name} (another kind)": each for name, each in HOSTILE_OTHERS.items()}
 
 
@@ -197,20 +190,13 @@ def write(constraint):
             break
 
 
-REFUSED_BY_TRIAL = (
-    "many patterns at once",
-    "many properties",
-    "a large multiple",
-    "a multiple",
-    "one of three multiples",
+@pytest.mark.parametrize(
+    "name",
+    ["many patterns at once", "many properties", "a large multiple", "a multiple", "one of three multiples"],
 )
-
-
-@pytest.mark.parametrize("name", REFUSED_BY_TRIAL)
 def test_what_no_limit_of_the_library_counts_is_refused(trial, name):
-    assert "fewer or simpler" in str(trial.problem(ALL_HOSTILE[name])) or "fuel" in str(
-        trial.problem(ALL_HOSTILE[name])
-    )
+    said = str(trial.problem(ALL_HOSTILE[name]))
+    assert "fewer or simpler" in said or "fuel" in said
 
 
 TAKEN = {
@@ -244,14 +230,7 @@ def compiled(monkeypatch) -> list[Constraint]:
     return found
 
 
-def test_what_was_compiled_beforehand_is_not_compiled_again(compiled):
-    constraints, one = Constraints(VOCABULARY), Constraint("regex", "ab")
-    constraints.hold(b"1", constraints.get(one))
-    assert constraints.of(b"1", one).allowed([]).any()
-    assert compiled == [one]
-
-
-def test_other_stop_ids_need_nothing_compiled_again(compiled):
+def test_what_was_compiled_beforehand_is_not_compiled_again_also_with_other_stop_ids(compiled):
     """The end is allowed where the grammar may end, by the newest stop ids, and the text is not read again."""
     constraints, one = Constraints(VOCABULARY), Constraint("regex", "a*")
     constraints.hold(b"1", constraints.get(one))

@@ -36,14 +36,8 @@ def texts(row):
 
 def test_a_chain_by_hand():
     rows = matcher().allowed([], [A, B, C, END, D])
-    assert [texts(row) for row in rows] == [
-        {"a", "ac", "ab", "abc"},
-        {"b", "c", "cb"},
-        {"b", "c"},
-        {"END"},
-        "ANY",
-        "ANY",
-    ]
+    possible = [{"a", "ac", "ab", "abc"}, {"b", "c", "cb"}, {"b", "c"}, {"END"}]
+    assert [texts(row) for row in rows] == [*possible, "ANY", "ANY"]
 
 
 def test_a_tree_by_hand():

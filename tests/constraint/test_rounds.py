@@ -98,8 +98,7 @@ def test_the_core_takes_what_came_of_a_dead_end():
         if outcome.failed:
             continue
         desk.draft(tokens=(B, A), proposal=certain([B, A]))
-        planned = desk.core.plan(desk.now)
-        assert planned is not None
+        planned = desk.plan()
         assert [entry.num_drafted for entry in planned.entries] == [2]
         desk.target.run(planned)  # feeds the memory
         [sent] = desk.core.rounds.finish([replace(outcome, session_id=session_id(1))], 0.01, desk.now)

@@ -29,7 +29,6 @@ def trial() -> Trial:
 def test_what_takes_too_long_ends_the_process_and_is_the_only_one_refused(trial: Trial) -> None:
     assert trial.problem(GOOD) is None
     process = trial._process
-    assert process is not None
     found = dict[str, str | None]()
 
     def ask(constraint: Constraint) -> None:
@@ -79,7 +78,6 @@ def test_no_process_before_the_first_constraint_and_none_after_the_end() -> None
 def test_a_process_that_ended_between_two_trials_costs_no_constraint_its_trial(trial: Trial) -> None:
     trial.problem(GOOD)
     process = trial._process
-    assert process is not None
     process.kill()
     process.wait()
     assert trial.problem(GOOD) is None
@@ -122,9 +120,7 @@ def test_a_tokenizer_that_cannot_be_read_is_told_of_at_the_first_constraint() ->
 
 
 @pytest.mark.parametrize("is_large", [False, True])
-def test_a_large_vocabulary_is_read_before_the_first_constraint(
-    is_large: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_vocabulary_is_read_before_the_first_constraint(is_large, monkeypatch) -> None:
     started = list[Trial]()
     monkeypatch.setattr(Trial, "start", lambda trial: started.append(trial))
     monkeypatch.setattr(compiling, "MAX_QUICK_TOKENS", VOCABULARY.num_tokens - is_large)

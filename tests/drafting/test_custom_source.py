@@ -35,8 +35,7 @@ BOOT = b"aaaaaaaa"
 def mine(tmp_path: Path) -> str:
     """The page's file; returns the name of its class."""
     found = re.search(r"cat > mine.py <<'END'\n(.*?)\nEND\n", PAGE.read_text(), re.DOTALL)
-    assert found is not None
-    (file := tmp_path / "mine.py").write_text(found[1])
+    (file := tmp_path / "mine.py").write_text(found.group(1))
     return f"{file}:Mine"
 
 
@@ -55,18 +54,27 @@ class Fixed:
         return self.drafted
 
 
-def asked(**changes: Any) -> Propose:
-    request = Generation(session_id(1), (5, 6, 7), Sampling(temperature=0.0), max_tokens=60)
-    return replace(Propose(request, 1, 1, request.prompt, 8, max_depth=8, wants_alternatives=True), **changes)
+def asked(number: int = 1, *, prompt: tuple[int, ...] = (5, 6, 7), **changes: Any) -> Propose:
+    request = Generation(session_id(number), prompt, Sampling(temperature=0.0), max_tokens=60)
+    return replace(Propose(request, 1, 1, prompt, 8, max_depth=8, wants_alternatives=True), **changes)
 
 
-def drafted(source: Any, propose: Propose, vocab_size: int = 100) -> Proposed:
+def make_drafter(source: Any, vocab_size: int = 100) -> SourceDrafter:
     drafter = SourceDrafter(source)
     drafter.vocab_size = vocab_size
+    return drafter
+
+
+def step(drafter: SourceDrafter, propose: Propose) -> Proposed:
+    """What a step drafts, in which nothing else is asked for."""
     drafter.add(propose)
     [proposed] = drafter.step()
     assert not drafter.busy
     return proposed
+
+
+def drafted(source: Any, propose: Propose, vocab_size: int = 100) -> Proposed:
+    return step(make_drafter(source, vocab_size), propose)
 
 
 @pytest.mark.parametrize(
@@ -84,12 +92,9 @@ def test_texts_are_the_targets_own_over_a_bad_line_with_the_pages_source(mine: s
 
 
 def test_a_step_asks_for_one_text() -> None:
-    source = Fixed([1], [0.9])
-    drafter = SourceDrafter(source)
-    drafter.vocab_size = 100
+    drafter = make_drafter(Fixed([1], [0.9]))
     for number in range(3):
-        request = Generation(session_id(number), (5, 6, 7), Sampling(temperature=0.0), max_tokens=60)
-        drafter.add(asked(request=request, length=0 if number == 1 else 8))
+        drafter.add(asked(number, length=0 if number == 1 else 8))
     found = [[one.session_id for one in drafter.step()] for _ in range(2)]
     assert found == [[session_id(0)], [session_id(1), session_id(2)]]
     assert not drafter.busy
@@ -128,20 +133,15 @@ def test_what_does_not_fit_is_dropped_with_all_that_follows() -> None:
 def test_what_is_no_draft_costs_its_text_the_drafts(answer: Any, told: str, caplog: pytest.LogCaptureFixture) -> None:
     source = Fixed()
     source.drafted = answer
-    drafter = SourceDrafter(source)
-    drafter.vocab_size = 100
-    drafter.add(asked())
-    [proposed] = drafter.step()
-    assert proposed.tokens == ()
+    drafter = make_drafter(source)
+    assert step(drafter, asked()).tokens == ()
     assert "the draft source failed for one text, which continues without drafts: ValueError: draft" in caplog.text
     assert told in caplog.text
     source.drafted = [1], [0.9]
-    drafter.add(asked())
-    assert [each.tokens for each in drafter.step()] == [()]
+    assert step(drafter, asked()).tokens == ()
     assert len(source.rooms) == 1
     drafter.forget(session_id(1))
-    drafter.add(asked())
-    assert [each.tokens for each in drafter.step()] == [(1,)]
+    assert step(drafter, asked()).tokens == (1,)
 
 
 def test_what_begin_returns_must_draft(caplog: pytest.LogCaptureFixture) -> None:
@@ -154,8 +154,7 @@ def test_what_begin_returns_must_draft(caplog: pytest.LogCaptureFixture) -> None
 
 
 def of_text(number: int) -> Propose:
-    request = Generation(session_id(number), (5, number), Sampling(temperature=0.0), max_tokens=60)
-    return asked(request=request, tokens=request.prompt)
+    return asked(number, prompt=(5, number))
 
 
 class Sick(Fixed):
@@ -170,14 +169,10 @@ class Sick(Fixed):
 
 
 @run_async
-async def test_a_text_for_which_the_source_fails_costs_no_other_text_its_drafts(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_text_for_which_the_source_fails_costs_no_other_text_its_drafts(caplog) -> None:
     source = Sick([1], [0.9])
     source.sick = {2}
-    drafter = SourceDrafter(source)
-    drafter.vocab_size = 100
-    drafting = Drafting(drafter)
+    drafting = Drafting(make_drafter(source))
 
     async def tokens_of(number: int) -> tuple[int, ...]:
         if (refused := drafting.want(of_text(number), time.monotonic())) is not None:
@@ -201,15 +196,11 @@ async def test_a_text_for_which_the_source_fails_costs_no_other_text_its_drafts(
 
 
 def test_a_text_whose_draft_took_too_long_is_drafted_for_no_more() -> None:
-    drafter = SourceDrafter(Fixed([1], [0.9]))
-    drafter.vocab_size = 100
-    drafter.add(of_text(1))
-    drafter.step()
+    drafter = make_drafter(Fixed([1], [0.9]))
+    step(drafter, of_text(1))
     drafter.add(of_text(2))
     assert [each.tokens for each in drafter.give_up()] == [()]
-    for number, tokens in ((1, ()), (2, (1,))):
-        drafter.add(of_text(number))
-        assert [each.tokens for each in drafter.step()] == [tokens]
+    assert [step(drafter, of_text(number)).tokens for number in (1, 2)] == [(), (1,)]
 
 
 def test_under_the_ratio_rule_nothing_is_drafted() -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import astuple, replace
 
 from draft_node.core.generation import Generation
 from goodspeed.app import reference
-from goodspeed.drafting.confidence import AT_NO_CONFIDENCE
+from goodspeed.drafting.confidence import AT_NO_CONFIDENCE, BEHIND_MASKS, acceptance_probabilities
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.step_size import Widths
@@ -236,6 +236,14 @@ def test_it_stops_after_a_stop_token():
     assert fresh(wanted(stopping, request.prompt, 8)) == tokens[: end + 1]
 
 
+def test_probabilities_of_acceptance_by_the_models_confidence_by_hand():
+    probs = torch.tensor([[0.5, 0.25, 0.25], [1.0, 1e-30, 1e-30]])
+    found = acceptance_probabilities(probs, torch.tensor([0, 2])).tolist()
+    assert found == pytest.approx([AT_NO_CONFIDENCE + (1 - AT_NO_CONFIDENCE) * 0.5, AT_NO_CONFIDENCE])
+    found = acceptance_probabilities(probs, torch.tensor([0, 2]), [False, True]).tolist()
+    assert found == pytest.approx([AT_NO_CONFIDENCE + (1 - AT_NO_CONFIDENCE) * 0.5, BEHIND_MASKS])
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_draft_ends_with_the_token_that_spends_the_probability(temperature):
     request = make_request(sampling=Sampling(temperature, seed=3))
@@ -458,9 +466,6 @@ def test_whatever_way_the_text_takes_the_tree_goes_on_as_a_fresh_one_would(sampl
     assert drafter.engine.pool.length(request.session_id) <= 128
 
 
-# -- rules that leave nothing ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("verification", ["match", "ratio"])
 def test_a_draft_ends_where_nothing_may_be_drawn_and_others_go_on(verification):
     """Every token may end the text, and none of them yet."""
@@ -495,9 +500,6 @@ def test_a_text_with_a_token_that_the_draft_model_lacks_gets_no_draft_and_others
     lacking, ordinary = make_request(1, prompt=(5, VOCAB - 1)), make_request(2)
     found = run(drafter, wanted(lacking, lacking.prompt, 4), wanted(ordinary, ordinary.prompt, 4))
     assert [len(each.tokens) for each in found] == [0, 4]
-
-
-# -- a model that keeps some tokens ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("verification", ["match", "ratio"])

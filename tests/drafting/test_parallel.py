@@ -17,15 +17,7 @@ from goodspeed.exact.noise import match_noise
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.messages import LogitRules, Sampling
-from tests.drafting.test_drafter import (
-    SAMPLINGS,
-    Fixed,
-    make_request,
-    nodes_of,
-    run,
-    verdict,
-    wanted,
-)
+from tests.drafting.test_drafter import SAMPLINGS, Fixed, make_request, nodes_of, run, verdict, wanted
 from tests.micro import make_checkpoint, make_engine
 
 MASK, NUM_TOKENS, K = 60, 60, 4

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from draft_node.core.generation import Generation
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
-from goodspeed.drafting.tree import Nodes
 from goodspeed.wire.messages import Sampling
-from tests.drafting.test_drafter import fresh, make_request, record_passes, run, verdict, wanted
+from tests.drafting.test_drafter import fresh, make_request, nodes_of, record_passes, run, verdict, wanted
 from tests.fakes import session_id
 from tests.micro import VOCAB, make_checkpoint, make_engine
 
@@ -68,8 +67,7 @@ def test_drafted_tokens_are_not_kept() -> None:
     drafter = make_drafter()
     request = request_of(1)
     [proposed] = run(drafter, wanted(request, PROMPT, 9))
-    tree = Nodes(proposed.tokens, proposed.probabilities or (), proposed.parents or ())
-    run(drafter, replace(wanted(request, PROMPT, 9, 2), tree=tree))
+    run(drafter, replace(wanted(request, PROMPT, 9, 2), tree=nodes_of(proposed)))
     text = (*PROMPT, *proposed.tokens, 1)
     assert drafter.engine.pool.find(session_id(9), b"salt\0alice", text).num_tokens == 28
     run(drafter, wanted(request, text, 1, 3))

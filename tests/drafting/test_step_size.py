@@ -67,9 +67,6 @@ def test_masks_are_no_branches():
     assert widths.choose([EVEN] * 3) < MAX_WIDTH, "eight tokens behind the first leaf: 22.5 in 2 s, and 12 in 1 s"
 
 
-# -- prefill beside other proposals ------------------------------------------------------------------------------------
-
-
 def test_a_step_prefills_what_makes_it_less_than_three_times_as_long() -> None:
     rows = PrefillRows(256)
     for _ in range(5):

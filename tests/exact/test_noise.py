@@ -1,11 +1,14 @@
-"""Noise of many rows and tokens at once; draws made with it are tested in test_sampling.py."""
+"""Noise of many rows and tokens at once, and at a few ids; draws made with it are tested in test_sampling.py."""
+
+import random
 
 import pytest
 import torch
 from scipy import stats
 from torch import Tensor
 
-from goodspeed.exact.noise import Role, exponential, key
+from goodspeed.exact.noise import Role, exponential, key, match_noise
+from goodspeed.exact.noise_at import match_key, noise_at
 from goodspeed.exact.sampling import sample
 from tests.exact.chi_square import REJECT, fits
 
@@ -60,3 +63,27 @@ def test_extreme_noise_is_still_a_number(seed, token):
         probs = torch.zeros(1, VOCAB)
         probs[0, one] = 1.0
         assert sample(probs, torch.tensor([seed]), torch.tensor([0])) == one
+
+
+LARGE = 150_000
+SEEDS = (0, 1, (1 << 63) - 1, *(random.Random(1).randrange(1 << 63) for _ in range(1_000)))
+
+
+@pytest.mark.parametrize("first", range(0, len(SEEDS), 250))
+def test_keys_at_a_few_ids_are_the_same_to_the_last_bit(first):
+    seeds = SEEDS[first : first + 250]
+    positions = [random.Random(seed).randrange(1 << random.Random(seed).randrange(1, 32)) for seed in seeds]
+    expected = key(Role.MATCH, torch.tensor(seeds), torch.tensor(positions)).tolist()
+    found = [match_key(seed, position) for seed, position in zip(seeds, positions, strict=True)]
+    assert found == [number & ((1 << 64) - 1) for number in expected]
+
+
+@pytest.mark.parametrize("seed", SEEDS[:40])
+def test_noise_at_a_few_ids_is_the_same_up_to_the_logarithm_s_rounding(seed):
+    rng = random.Random(seed)
+    position = rng.randrange(1 << 20)
+    expected = match_noise(torch.tensor([seed]), torch.tensor([position]), LARGE)[0]
+    ids = [rng.randrange(LARGE) for _ in range(1_000)] + expected.topk(50).indices.tolist()
+    ids += expected.topk(50, largest=False).indices.tolist()  # rounding matters most at both ends
+    found = noise_at(match_key(seed, position), ids)
+    assert found == pytest.approx(expected[ids].tolist(), rel=1.2e-7, abs=0)

@@ -1,10 +1,11 @@
-"""Token trees as plain integers: small ones by hand, and that no shape leads to anything but paths."""
+"""Token trees as plain integers, and the match rule for them: small ones by hand, then any shape."""
 
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from goodspeed.exact import trees
-from goodspeed.exact.rejection import match_tree
+from goodspeed.exact.rejection import match, match_tree
 
 TOKENS, PARENTS = [5, 6, 7, 8, 9], [-1, -1, 0, 2, 0]
 """5 and then 7, 8 or else 9; and 6 beside it."""
@@ -77,3 +78,34 @@ def test_without_repeats_a_tree_accepts_the_same_texts(parents, data):
 @given(shapes(max_size=64))
 def test_parents_come_back_from_bytes(parents):
     assert list(trees.unpack(trees.pack(parents))) == parents
+
+
+def test_the_match_rule_by_hand():
+    tokens, parents = [5, 6, 7, 8], [-1, -1, 1, 2]  # 5, and beside it the chain 6, 7, 8
+    assert match_tree([9, 0, 0, 0, 0], tokens, parents) == ([], 9)
+    assert match_tree([5, 3, 0, 0, 0], tokens, parents) == ([0], 3)
+    assert match_tree([6, 0, 7, 4, 0], tokens, parents) == ([1, 2], 4)
+    assert match_tree([6, 0, 7, 8, 2], tokens, parents) == ([1, 2, 3], 2)
+    assert match_tree([1], [], []) == ([], 1)
+
+
+def test_of_two_equal_siblings_the_first_is_taken_and_the_text_is_the_same():
+    assert match_tree([5, 6, 6, 7], [5, 5, 6], [-1, -1, 1]) == ([0], 6)
+    assert match_tree([5, 6, 6, 7], [5, 5, 6], [-1, -1, 0]) == ([0, 2], 7)
+
+
+def test_parents_need_not_come_first():
+    assert match_tree([5, 1, 6, 7], [7, 5, 6], [2, -1, 1]) == ([1, 2, 0], 1)
+
+
+def test_tensors_are_taken_too():
+    path, next_token = match_tree(torch.tensor([5, 6, 0]), torch.tensor([5, 6]), torch.tensor([-1, -1]))
+    assert (path, next_token) == ([0], 6)
+
+
+@given(st.lists(st.integers(0, 2), max_size=6), st.data())
+def test_a_chain_is_a_tree(tokens, data):
+    drawn = data.draw(st.lists(st.integers(0, 2), min_size=len(tokens) + 1, max_size=len(tokens) + 1))
+    num_accepted, _ = match(drawn, tokens)
+    path, next_token = match_tree(drawn, tokens, range(-1, len(tokens) - 1))
+    assert (path, next_token) == (list(range(num_accepted)), drawn[num_accepted])

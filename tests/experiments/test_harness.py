@@ -8,14 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from experiments.__main__ import experiments
-from experiments.harness.experiment import (
-    HERE,
-    Comparing,
-    Finding,
-    Outcome,
-    new_figure,
-    run,
-)
+from experiments.harness.experiment import HERE, Comparing, Finding, Outcome, new_figure, run
 from experiments.harness.runner import run_all
 from goodspeed.fair import policies
 from goodspeed.fair.policies.registry import POLICIES
@@ -60,10 +53,11 @@ def draw(config, results):
 
 @pytest.fixture(autouse=True)
 def shipped(tmp_path, monkeypatch):
-    """The shipped settings of the experiment `some`."""
+    """The shipped settings of the experiment `some`; what a test registers is forgotten."""
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "some.toml").write_text(SETTINGS)
     monkeypatch.setattr("experiments.harness.experiment.HERE", tmp_path)
+    monkeypatch.setattr(POLICIES, "_known", dict(POLICIES._known))
 
 
 def start(tmp_path, *arguments, config=Config, does=None):
@@ -113,33 +107,30 @@ class Compared(Comparing, Config):
     policies: tuple[str, ...] = ("gradient",)
 
 
-@pytest.fixture
-def forgets_policies(monkeypatch):
-    """Forgets what a test has registered."""
-    monkeypatch.setattr(POLICIES, "_known", dict(POLICIES._known))
-
-
 def compare(config):
     for name in config.policies:
         policies.create(name).allocate([policies.ClientState(0.5, 1.0)], 4)
     return experiment(config)
 
 
-@pytest.mark.usefixtures("forgets_policies")
-def test_a_policy_of_ones_own_is_compared_with_the_others(tmp_path, capsys):
-    policy = f"{tmp_path}/mine.py:Mine"
+def own_policy(tmp_path, answer):
+    """Writes a policy that always answers so; returns its name."""
     (tmp_path / "mine.py").write_text(
-        "class Mine:\n    def allocate(self, clients, budget):\n        return [budget]\n"
+        f"class Mine:\n    def allocate(self, clients, budget):\n        return {answer}\n"
     )
+    return f"{tmp_path}/mine.py:Mine"
+
+
+def test_a_policy_of_ones_own_is_compared_with_the_others(tmp_path, capsys):
+    policy = own_policy(tmp_path, "[budget]")
     start(tmp_path, "--json", f"--policy={policy}", config=Compared, does=compare)
     assert json.loads(capsys.readouterr().out)["config"]["policies"] == ["gradient", policy]
 
 
-@pytest.mark.usefixtures("forgets_policies")
 def test_a_policy_that_is_wrong_ends_the_run_by_name(tmp_path):
-    (tmp_path / "mine.py").write_text("class Mine:\n    def allocate(self, clients, budget):\n        return [-1]\n")
+    policy = own_policy(tmp_path, "[-1]")
     with pytest.raises(SystemExit, match=r"some: the policy .*mine\.py:Mine returned the length -1 for client 0"):
-        start(tmp_path, f"--policy={tmp_path}/mine.py:Mine", config=Compared, does=compare)
+        start(tmp_path, f"--policy={policy}", config=Compared, does=compare)
     with pytest.raises(SystemExit, match="no policy is named 'greedy'"):
         start(tmp_path, "--policy=greedy", config=Compared, does=compare)
 
@@ -149,7 +140,6 @@ def read(out):
     return [(finding["wanted"], finding["reached"]) for finding in found["findings"]]
 
 
-@pytest.mark.usefixtures("forgets_policies")
 def test_goals_are_judged_for_the_shipped_settings_only(tmp_path, capsys, monkeypatch):
     titles = []
     monkeypatch.setattr(Figure, "suptitle", lambda self, title, **_: titles.append(title))

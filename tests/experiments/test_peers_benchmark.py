@@ -4,8 +4,6 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 
-import pytest
-
 from experiments.benchmarks.rivals import catalogue
 from experiments.benchmarks.rivals.catalogue import RIVALS
 from experiments.benchmarks.rivals.files import Files
@@ -14,18 +12,6 @@ from experiments.benchmarks.rivals.running import RivalFailed, Written
 from experiments.benchmarks.rivals.worker import Request
 
 REQUEST = Request([[1], [2], [3]], [10, 20, 30], at_once=2, temperature=0.5, max_tokens=4, end_ids=[9])
-
-
-@pytest.fixture
-def environments(tmp_path, monkeypatch):
-    monkeypatch.setattr(catalogue, "ENVIRONMENTS", tmp_path / ".peers")
-    return tmp_path / ".peers"
-
-
-BY_WAY = {rival.way: rival for rival in RIVALS}
-
-
-# -- results -----------------------------------------------------------------------------------------------------------
 
 
 def test_ratios_are_of_medians_and_of_the_best():
@@ -65,11 +51,9 @@ def test_all_ways_take_turns_and_one_that_fails_leaves_with_its_reason():
     assert turns.rates == {way: {"1": [3.0, 3.0], "8": [3.0, 3.0]} for way in "ab"}
 
 
-# -- who is missing ----------------------------------------------------------------------------------------------------
-
-
-def test_a_rival_without_its_environment_says_what_makes_it(environments):
-    genai = BY_WAY["genai"]
+def test_a_rival_without_its_environment_says_what_makes_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(catalogue, "ENVIRONMENTS", environments := tmp_path / ".peers")
+    [genai] = [rival for rival in RIVALS if rival.way == "genai"]
     assert genai.missing(Files()) == "the environment .peers/genai is not there; `make peers` makes it"
     (environments / "genai").mkdir(parents=True)
     assert genai.missing(Files()) == "the environment .peers/genai was not completed; `make peers` says why"

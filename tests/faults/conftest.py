@@ -16,7 +16,7 @@ from goodspeed.wire import keys
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.zmq.authentication import new_pair
 from tests.faults.proxy import Proxy
-from tests.faults.texts import Stream, Wanted, ask, mixed
+from tests.faults.texts import Stream, Wanted, begin, mixed
 from tests.nodes import DraftNode, VerifyNode
 
 NAMES = ("frail", "stopped", "cut", "reset", "far")
@@ -44,9 +44,7 @@ class Site:
         streams: dict[str, list[Stream]] = {}
         for name in sorted(names, key=lambda name: -self.lines[name].delay_s):  # the far ones take longest to begin
             wanted = _wanted(names.index(name), NUM_TOKENS.get(name, num_tokens))
-            streams[name] = [ask(self.drafts[name].url, one) for one in wanted]
-            for stream in streams[name]:
-                stream.wait_for(2)
+            streams[name] = begin(self.drafts[name].url, wanted, 2)
         print(f"over before the fault: {sum(stream.is_over for stream in chain(*streams.values()))}")
         return streams
 

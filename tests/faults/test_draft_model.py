@@ -11,7 +11,7 @@ import pytest
 
 from draft_node.model.circuit_breaker import DRAFTING_TIMEOUT_S
 from tests import gguf_files
-from tests.faults.texts import Stream, Wanted, ask, check, mixed
+from tests.faults.texts import Stream, Wanted, ask, check_all, mixed
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
 pytestmark = pytest.mark.nodes
@@ -70,17 +70,12 @@ def go_on_plainly(verify: VerifyNode, streams: list[Stream]) -> None:
     assert not drafted(verify, before)
 
 
-def finish(streams: list[Stream]) -> None:
-    for stream in streams:
-        check(stream.wanted, stream.finish())
-
-
 def write_until(found: Callable[[], bool], draft: DraftNode) -> None:
     """Writes texts until something is found: one text alone may end while the draft model rests."""
     deadline = time.monotonic() + DEADLINE_S
     while not found():
         assert time.monotonic() < deadline, f"what is waited for does not come from {draft}"
-        finish([ask(draft.url, mixed(60)[3])])
+        check_all([ask(draft.url, mixed(60)[3])])
 
 
 def write_until_drafted(verify: VerifyNode, draft: DraftNode) -> None:
@@ -112,13 +107,7 @@ def memory_limited(draft: DraftNode, num_bytes: int) -> Iterator[None]:
         resource.prlimit(pid, resource.RLIMIT_AS, before)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        pytest.param((), id="torch"),
-        pytest.param(("--model", gguf_files.made("tiny-draft-s")), id="openvino"),
-    ],
-)
+@pytest.mark.parametrize("model", [(), ("--model", gguf_files.made("tiny-draft-s"))], ids=["torch", "openvino"])
 def test_no_memory_then_a_hanging_step_and_it_works_again(model: tuple[str, ...], file: Path) -> None:
     wanted = mixed(200)[:2]
     with VerifyNode() as verify, start(verify, file, share=0.2, model=model) as draft:
@@ -128,7 +117,7 @@ def test_no_memory_then_a_hanging_step_and_it_works_again(model: tuple[str, ...]
             say(file, f"takes {TAKEN}")  # not before: a step that has it already would raise the limit
             draft.wait_for_line("can't allocate memory")
             go_on_plainly(verify, streams)
-        finish(streams)
+        check_all(streams)
         write_until_drafted(verify, draft)
 
         streams = begin(verify, draft, wanted)
@@ -136,7 +125,7 @@ def test_no_memory_then_a_hanging_step_and_it_works_again(model: tuple[str, ...]
         go_on_plainly(verify, streams)
         write_until(lambda: num_hanging(draft) > 0, draft)
         say(file, "works")
-        finish(streams)
+        check_all(streams)
         write_until_drafted(verify, draft)
         assert draft.metrics()["draft_failures_total"] >= 2
 
@@ -157,7 +146,7 @@ def test_every_step_takes_ten_seconds(file: Path) -> None:
         say(file, "slow 10")
         go_on_plainly(verify, streams)
         streams.append(ask(draft.url, wanted[1]))
-        finish(streams)
+        check_all(streams)
         for stream in streams:
             assert max(after - before for before, after in pairwise(stream.times)) < DRAFTING_TIMEOUT_S + 2.0
         write_until(lambda: draft.metrics()["draft_failures_total"] >= 1, draft)  # the texts may be over sooner

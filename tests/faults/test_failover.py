@@ -8,7 +8,7 @@ import pytest
 
 from goodspeed.fleet.replicas import Replica
 from goodspeed.fleet.table import Table
-from tests.faults.texts import Stream, Wanted, ask, check, mixed
+from tests.faults.texts import ask, begin, check_all, mixed
 from tests.fleet.test_table import write
 from tests.nodes import DraftNode, VerifyNode
 
@@ -17,32 +17,19 @@ pytestmark = pytest.mark.alone
 NUM_TOKENS = 250
 
 
-def begin(draft: DraftNode, wanted: list[Wanted]) -> list[Stream]:
-    """Texts that all have some tokens, and will have many more."""
-    draft.wait_until_ready()
-    streams = [ask(draft.url, each) for each in wanted]
-    for stream in streams:
-        stream.wait_for(5)
-    return streams
-
-
 @pytest.mark.slow_faults
 @pytest.mark.parametrize("fault", [VerifyNode.kill, VerifyNode.stop], ids=["killed", "silent"])
 def test_texts_go_on_at_the_other_verify_node(fault: Callable[[VerifyNode], None]) -> None:
     wanted = mixed(NUM_TOKENS)[:4]
-    with (
-        VerifyNode() as first,
-        VerifyNode() as second,
-        DraftNode(first.endpoint, "--verify", second.endpoint) as draft,
-    ):
-        streams = begin(draft, wanted)
+    with VerifyNode() as first, VerifyNode() as second, DraftNode(first.endpoint, "--verify", second.endpoint) as draft:
+        draft.wait_until_ready()
+        streams = begin(draft.url, wanted)
         fault(first)
-        for each, stream in zip(wanted, streams, strict=True):
-            check(each, stream.finish())
+        check_all(streams)
         if not first.is_running:
             [line] = [line for line in draft.log if "trying another verify node" in line.text]
             assert second.endpoint in line.text
-        check(wanted[0], ask(draft.url, wanted[0]).finish())
+        check_all([ask(draft.url, wanted[0])])
 
 
 @pytest.mark.slow_faults
@@ -57,8 +44,8 @@ def test_texts_are_sent_to_the_other_verify_node_when_theirs_stops(tmp_path: Pat
         VerifyNode("--peers", str(peers), "--bind", binds[1]),
         DraftNode(first.endpoint) as draft,
     ):
-        streams = begin(draft, wanted)
+        draft.wait_until_ready()
+        streams = begin(draft.url, wanted)
         assert first.terminate() == 0
-        for each, stream in zip(wanted, streams, strict=True):
-            check(each, stream.finish())
+        check_all(streams)
         draft.wait_for_metric("redirected_total", lambda num: num >= 1)

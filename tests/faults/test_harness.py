@@ -23,9 +23,7 @@ def test_what_is_wrong_is_called_wrong() -> None:
 
 
 @pytest.mark.parametrize("sampling", [texts.GREEDY, Sampling(temperature=0.8, top_k=40, seed=5)])
-def test_a_near_tie_is_counted_and_what_follows_it_compared(
-    sampling: Sampling, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_near_tie_is_counted_and_what_follows_it_compared(sampling, monkeypatch) -> None:
     wanted = replace(mixed(10)[3], sampling=sampling)
     target = texts.alone(wanted.model)
     ids = target.ids(wanted.prompt)

@@ -21,11 +21,9 @@ SILENCE_S = 0.2  # long enough for bytes that are not held back
 
 class Echo(socketserver.BaseRequestHandler):
     def handle(self) -> None:
-        try:
+        with suppress(ConnectionResetError):
             while data := self.request.recv(1 << 16):
                 self.request.sendall(data)
-        except ConnectionResetError:
-            pass
 
 
 class Server(socketserver.ThreadingTCPServer):

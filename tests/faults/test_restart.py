@@ -9,7 +9,7 @@ import time
 import pytest
 from httpx2 import Client, TransportError
 
-from tests.faults.texts import ask, check, mixed
+from tests.faults.texts import ask, begin, check, check_all, mixed
 from tests.nodes import DEADLINE_S, POLL_S, DraftNode, VerifyNode
 
 pytestmark = pytest.mark.nodes
@@ -56,7 +56,6 @@ class Ready:
 @pytest.mark.parametrize("measures", [False, pytest.param(True, marks=pytest.mark.slow_faults)])
 def test_the_verify_node_is_restarted_twice_under_load(*, measures: bool) -> None:
     """Everything else in this folder measures nothing: where drafts do not pay, there would be none to lose."""
-    wanted = mixed(160)[:6]
     with (
         VerifyNode(heartbeat_s=60.0, measures=measures) as verify,
         DraftNode(verify.endpoint, *PATIENT) as draft,
@@ -64,9 +63,7 @@ def test_the_verify_node_is_restarted_twice_under_load(*, measures: bool) -> Non
         Ready(draft.url) as draft_ready,
     ):
         draft.wait_until_ready()
-        streams = [ask(draft.url, each) for each in wanted]
-        for stream in streams:
-            stream.wait_for(1)
+        streams = begin(draft.url, mixed(160)[:6], 1)
         for num_tokens in (10, 40):
             streams[-1].wait_for(num_tokens)
             begins = len(verify_ready.said), len(draft_ready.said)
@@ -81,8 +78,7 @@ def test_the_verify_node_is_restarted_twice_under_load(*, measures: bool) -> Non
             verify.wait_for("ready", after=before)
             for ready in (verify_ready, draft_ready):
                 ready.wait_for(200, after=len(ready.said))
-        for each, stream in zip(wanted, streams, strict=True):
-            check(each, stream.finish())
+        check_all(streams)
         assert draft.metrics()["reconnects_total"] == 2
 
 
@@ -92,18 +88,16 @@ def test_memory_for_two_sessions_and_sixteen_that_run() -> None:
 
     Then the draft node leaves in the middle of a text: what it had is free, though the lease is far from over.
     """
-    wanted = [*mixed(40), *mixed(41)]
     with (
         VerifyNode(heartbeat_s=60.0, kv_pages=20) as verify,
         DraftNode(verify.endpoint, *PATIENT, "--max-sessions", "16", module=("tests.draft_node.hasty",)) as draft,
     ):
         draft.wait_until_ready()
         verify.stop()
-        streams = [ask(draft.url, each) for each in wanted]
+        streams = [ask(draft.url, each) for each in (*mixed(40), *mixed(41))]
         draft.wait_for_metric("num_requests_running", lambda num: num == 16)
         verify.go_on()
-        for each, stream in zip(wanted, streams, strict=True):
-            check(each, stream.finish())
+        check_all(streams)
         assert verify.metrics()["num_preemptions_total"] > 0
 
         stream = ask(draft.url, mixed(200)[7])

@@ -8,7 +8,7 @@ from goodspeed.app.reference import generate
 from goodspeed.engine.tokenizing.text import decode, encode_prompt
 from goodspeed.engine.torch import checkpoints
 from goodspeed.engine.torch.loading import start
-from tests.faults.texts import GREEDY, ask, check, mixed
+from tests.faults.texts import GREEDY, begin, check, mixed
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
 pytestmark = pytest.mark.nodes
@@ -30,7 +30,6 @@ def fingerprint(draft: DraftNode, client: Client) -> str:
     ids=["model", "dtype"],
 )
 def test_a_verify_node_that_comes_back_with_another_target_continues_no_text(other: tuple[str, str]) -> None:
-    wanted = mixed(1200)
     with (
         VerifyNode(heartbeat_s=60.0, measures=True) as verify,  # a profile is of one target
         DraftNode(verify.endpoint, *PATIENT) as draft,
@@ -38,17 +37,15 @@ def test_a_verify_node_that_comes_back_with_another_target_continues_no_text(oth
     ):
         draft.wait_until_ready()
         before = fingerprint(draft, client)
-        streams = [ask(draft.url, each) for each in wanted]
-        for stream in streams:
-            stream.wait_for(5)
+        streams = begin(draft.url, mixed(1200))
         draft.wait_for_metric("num_requests_running", lambda num: num == len(streams))
         verify.words += other
         verify.restart()
-        for each, stream in zip(wanted, streams, strict=True):
+        for stream in streams:
             error = stream.breaks()
             assert isinstance(error, openai.APIError)
             assert "target_changed" in str(error.body)
-            check(each, stream.tokens, is_complete=False)
+            check(stream.wanted, stream.tokens, is_complete=False)
         assert fingerprint(draft, client) != before
         body = {"prompt": PROMPT, "max_tokens": NUM_TOKENS, "temperature": 0, "ignore_eos": True}
         answer = client.post(f"{draft.url}/v1/completions", json=body).json()

@@ -11,7 +11,7 @@ Such near-ties are counted, and the rest is compared with what the target alone 
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Literal
@@ -148,6 +148,14 @@ def ask(url: str, wanted: Wanted) -> Stream:
     return Stream(url, wanted)
 
 
+def begin(url: str, wanted: Sequence[Wanted], num_tokens: int = 5) -> list[Stream]:
+    """Texts that are asked for at once, when each of them has so many tokens."""
+    streams = [ask(url, each) for each in wanted]
+    for stream in streams:
+        stream.wait_for(num_tokens)
+    return streams
+
+
 # -- comparing ---------------------------------------------------------------------------------------------------------
 
 
@@ -190,6 +198,12 @@ def check(wanted: Wanted, got: Sequence[str], *, is_complete: bool = True) -> in
     comparison = compare(wanted, got, is_complete=is_complete)
     assert comparison.verdict != "wrong", f"{comparison.what} in {wanted}"
     return comparison.num_near_ties
+
+
+def check_all(streams: Iterable[Stream]) -> None:
+    """Checks that each text comes to its end, and is the target's own."""
+    num_near_ties = sum(check(stream.wanted, stream.finish()) for stream in streams)
+    print(f"near-ties: {num_near_ties}")
 
 
 class Alone:

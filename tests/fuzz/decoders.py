@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
+from typing import Any
 
 import msgspec
 import torch
@@ -54,7 +55,8 @@ LIMIT = 1 << 20
 LONGEST = 4000
 """Characters of an error: it quotes what was wrong, and never all of it."""
 
-Spoil = Callable[[Random], bytes]
+Make = Callable[[Random], bytes]
+Spoil = Callable[[bytes, Random], bytes]
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,8 @@ class Decoder:
 
     read: Callable[[bytes], object]
     errors: tuple[type[Exception], ...]
-    right: Spoil  # something that it takes
-    wrong: Spoil  # something nearly right
+    right: Make  # something that it takes
+    wrong: Make  # something nearly right
 
 
 def check(decoder: Decoder, data: bytes) -> bool:
@@ -93,21 +95,9 @@ _UP: tuple[UpMessage, ...] = (
     Heartbeat(b"bootboot"),
     Leave(),
 )
+_TOLD: Any = {"target": "big", "target_fingerprint": "f", "chat_defaults": Defaults(0.7, 20, 0.9, ("User:",))}
 _DOWN: tuple[DownMessage, ...] = (
-    Welcome(
-        VERSION,
-        b"bootboot",
-        "t",
-        4096,
-        2048,
-        1 << 20,
-        1.0,
-        6.0,
-        eos_ids=(0,),
-        target="big",
-        target_fingerprint="f",
-        chat_defaults=Defaults(0.7, 20, 0.9, ("User:",)),
-    ),
+    Welcome(VERSION, b"bootboot", "t", 4096, 2048, 1 << 20, 1.0, 6.0, eos_ids=(0,), **_TOLD),
     Heartbeat(b"bootboot", (Sibling("tcp://10.0.0.1:5555"),)),
     Redirect(bytes(16), 1, "tcp://10.0.0.1:5555", "", 1, "load"),
     Verdict(bytes(16), 1, 3, (4,), 1, 1, 5, "stop", 9, "self", True, (TokenLogprobs(-0.5, (4,), (-0.5,)),), 3),
@@ -202,6 +192,8 @@ def _generation_settings(data: bytes) -> None:
     generation_settings.read("name", folder)
 
 
+CHECKPOINT = b'{"model_type": "llama", "vocab_size": 9}'
+SHARDS = b'{"weight_map": {"a": "model-1.safetensors", "b": "model-1.safetensors"}}'
 GENERATION_SETTINGS = b'{"temperature": 0.5, "top_k": 9, "top_p": 0.5, "stop_strings": ["a"], "min_p": 0.5}'
 KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 ENROLLED = f'name = "edge-1"\npublic_key = "{KEY}"\nweight = 2.5\nmax_sessions = 3\n'
@@ -238,10 +230,15 @@ def _stringed(value: object) -> object:
     return {str(key): item for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def _of_file(read: Callable[[str], object], example: str | bytes, *, is_json: bool = False) -> Decoder:
+def _by_example(
+    read: Callable[[bytes], object], errors: tuple[type[Exception], ...], example: bytes, spoil: Spoil = _json
+) -> Decoder:
+    return Decoder(read, errors, lambda random: example, partial(spoil, example))
+
+
+def _of_file(read: Callable[[str], object], example: str | bytes, spoil: Spoil = damaged) -> Decoder:
     data = example if isinstance(example, bytes) else example.encode()
-    wrong = partial(_json if is_json else damaged, data)
-    return Decoder(partial(_file, read), (ConfigError, PromptError), lambda random: data, wrong)
+    return _by_example(partial(_file, read), (ConfigError, PromptError), data, spoil)
 
 
 # -- HTTP --------------------------------------------------------------------------------------------------------------
@@ -301,32 +298,17 @@ DECODERS: dict[str, Decoder] = {
     "up": _wire(decode_up, _UP),
     "down": _wire(decode_down, _DOWN),
     "proposal": Decoder(_proposal, (InvalidProposal,), _right_proposal, _wrong_proposal),
-    "prompt line": Decoder(_line, (PromptError,), lambda random: _PROMPT, partial(_json, _PROMPT)),
-    "prompts": _of_file(prompts.read_file, _PROMPT + b"\n\n" + _PROMPT, is_json=False),
+    "prompt line": _by_example(_line, (PromptError,), _PROMPT),
+    "prompts": _of_file(prompts.read_file, _PROMPT + b"\n\n" + _PROMPT),
     "enrolled key": _of_file(keys.read_enrolled, ENROLLED),
     "draft key": _of_file(keys.read_draft_pair, SECRET),
     "verify key": _of_file(keys.read_verify_pair, VERIFY_SECRET),
     "verify public key": _of_file(keys.read_verify_key, f'public_key = "{KEY}"\n'),
-    "enrolment": Decoder(_enrolment, (), lambda random: ENROLLED.encode(), partial(damaged, ENROLLED.encode())),
+    "enrolment": _by_example(_enrolment, (), ENROLLED.encode(), damaged),
     "API keys": _of_file(api_keys.read, "# keys\nabcdefgh\nijklmnop\n"),
-    "recorded texts": _of_file(recorded.load.__wrapped__, RECORDING, is_json=True),
-    "checkpoint": Decoder(
-        partial(_checkpoint, "config.json"),
-        (CheckpointError,),
-        lambda random: b'{"model_type": "llama", "vocab_size": 9}',
-        partial(_json, b'{"model_type": "llama", "vocab_size": 9}'),
-    ),
-    "shards": Decoder(
-        partial(_checkpoint, INDEX),
-        (CheckpointError,),
-        lambda random: b'{"weight_map": {"a": "model-1.safetensors"}}',
-        partial(_json, b'{"weight_map": {"a": "model-1.safetensors", "b": "model-1.safetensors"}}'),
-    ),
-    "generation settings": Decoder(
-        _generation_settings,
-        (CheckpointError,),
-        lambda random: GENERATION_SETTINGS,
-        partial(_json, GENERATION_SETTINGS),
-    ),
+    "recorded texts": _of_file(recorded.load.__wrapped__, RECORDING, _json),
+    "checkpoint": _by_example(partial(_checkpoint, "config.json"), (CheckpointError,), CHECKPOINT),
+    "shards": _by_example(partial(_checkpoint, INDEX), (CheckpointError,), SHARDS),
+    "generation settings": _by_example(_generation_settings, (CheckpointError,), GENERATION_SETTINGS),
     "HTTP body": Decoder(_body, (ApiError,), _right_body, _wrong_body),
 }

@@ -134,7 +134,6 @@ class Attacker:
     async def attack(self, num_messages: int) -> None:
         """Returns when so many were sent."""
         self._tell({"attack": num_messages})
-        assert self.process.stdout is not None
         while line := await self.process.stdout.readline():
             told = json.loads(line)
             self.num_sent = told.get("sent", self.num_sent)
@@ -145,7 +144,6 @@ class Attacker:
         raise AssertionError("the attacker ended too early")
 
     def _tell(self, command: dict[str, object]) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(command).encode() + b"\n")
 
 

@@ -3,7 +3,7 @@
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,9 +99,7 @@ def never(*arguments: object) -> Any:
     [lambda: runner.run_all("experiments.x", "about", []), lambda: harness.run("x", "about", never, never, Nothing)],
     ids=["runner", "harness"],
 )
-def test_experiments_and_benchmarks_say_it_in_the_same_way(
-    run: Callable[[], int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_experiments_and_benchmarks_say_it_in_the_same_way(run, monkeypatch, capsys) -> None:
     monkeypatch.setattr(sys, "argv", ["x", "--quik"])
     with pytest.raises(SystemExit) as ended:
         run()

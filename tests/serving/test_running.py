@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,15 +71,16 @@ def run(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> int:
 
 
 def start(program: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=ENVIRONMENT, text=True, **pipes)
+
+
+@contextmanager
+def busy(before: str = "") -> Iterator["subprocess.Popen[str]"]:
+    """A command whose model computes, after these statements."""
+    with start(before + BUSY) as process:
+        assert process.stdout.readline() == "busy\n"
+        yield process
 
 
 def test_the_bodys_status_is_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,16 +98,12 @@ def test_the_bodys_status_is_the_commands(monkeypatch: pytest.MonkeyPatch) -> No
         (ExceptionGroup("", [UnknownPolicyError("it is away")]), 2),
     ],
 )
-def test_a_named_error_is_one_line_and_wrong_usage_a_status_of_its_own(
-    error: Exception, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_named_error_is_one_line_and_wrong_usage_a_status_of_its_own(error, status, monkeypatch, capsys) -> None:
     assert run(monkeypatch, error) == status
     assert capsys.readouterr() == ("", "name: it is away\n")
 
 
-def test_a_path_that_cannot_be_used_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_path_that_cannot_be_used_is_one_line(monkeypatch, capsys) -> None:
     assert run(monkeypatch, PermissionError(13, "Permission denied", "/closed/a\x1bb")) == 2
     assert capsys.readouterr() == ("", "name: /closed/a?b: Permission denied\n")
     for error in (OSError(5, "no file has to do with it"), OSError(24, "Too many open files", "/a")):
@@ -123,8 +122,6 @@ def test_a_bug_stays_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nobody_reads_the_output() -> None:
     with start(CHATTY) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == ""
@@ -134,9 +131,7 @@ def test_nobody_reads_the_output() -> None:
 @pytest.mark.parametrize("is_patient", [True, False])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_the_model_end_and_a_second_one_does_not(number: signal.Signals, is_patient: bool) -> None:
-    with start(BUSY) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "busy\n"
+    with busy() as process:
         process.send_signal(number)
         assert process.stdout.readline() == "closing\n"
         if is_patient:
@@ -150,9 +145,7 @@ def test_a_signal_lets_the_model_end_and_a_second_one_does_not(number: signal.Si
 def test_a_closed_terminal_lets_the_model_end() -> None:
     """Its SIGHUP may come twice, from the shell and from the kernel."""
     default = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # these tests may run under nohup
-    with start(default + BUSY) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "busy\n"
+    with busy(default) as process:
         process.send_signal(signal.SIGHUP)
         assert process.stdout.readline() == "closing\n"
         process.send_signal(signal.SIGHUP)
@@ -161,9 +154,7 @@ def test_a_closed_terminal_lets_the_model_end() -> None:
 
 
 def test_under_nohup_a_closed_terminal_ends_nothing() -> None:
-    with start("import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)" + BUSY) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "busy\n"
+    with busy("import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)") as process:
         process.send_signal(signal.SIGHUP)
         assert process.communicate("go on\n", timeout=30) == ("computed\nclosing\nFalse\n", "")
 

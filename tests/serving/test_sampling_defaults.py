@@ -8,7 +8,7 @@ import pytest
 from goodspeed.engine.tokenizing.generation_settings import MAX_STOP_CHARS, MAX_STOPS, GenerationSettings, TextDefaults
 from goodspeed.errors import ConfigError
 from goodspeed.serving import sampling_defaults
-from goodspeed.serving.sampling_defaults import BOUNDS, Resolved, parse_sampling
+from goodspeed.serving.sampling_defaults import BOUNDS, Resolved, SamplingRequest, parse_sampling
 from goodspeed.wire.codec import decode_down, encode
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.handshake import VERSION, Defaults, Welcome
@@ -23,26 +23,26 @@ def welcome(**changes: Any) -> Welcome:
     return Welcome(VERSION, b"verify-1", "fake", 31, 100, 1 << 20, heartbeat_s=1.0, lease_s=6.0, **changes)
 
 
+def asked(**fields: Any) -> SamplingRequest:
+    return SamplingRequest(seed=5, **fields)
+
+
 def test_a_request_is_resolved_under_the_defaults_of_any_target() -> None:
-    asked = sampling_defaults.SamplingRequest(seed=5, top_k=3, stop=("c",))
-    assert asked.resolve(Defaults(0.6, 20, 0.95, stop=("a",))) == Resolved(Sampling(0.6, 3, 0.95, 5), ("c", "a"))
-    assert asked.resolve(Defaults()) == Resolved(Sampling(1.0, 3, 1.0, 5), ("c",))
-    own_stops_only = sampling_defaults.SamplingRequest(seed=5, stop=("c",), ignore_eos=True)
+    request = asked(top_k=3, stop=("c",))
+    assert request.resolve(Defaults(0.6, 20, 0.95, stop=("a",))) == Resolved(Sampling(0.6, 3, 0.95, 5), ("c", "a"))
+    assert request.resolve(Defaults()) == Resolved(Sampling(1.0, 3, 1.0, 5), ("c",))
+    own_stops_only = asked(stop=("c",), ignore_eos=True)
     assert own_stops_only.resolve(Defaults(stop=("a",))).stop == ("c",)
 
 
 def test_rules_are_the_requests_then_the_targets_and_none_where_they_change_nothing() -> None:
     says = Defaults(repetition_penalty=1.1, min_p=0.05)
-    assert sampling_defaults.SamplingRequest(seed=5).resolve(Defaults()).rules is None
-    assert sampling_defaults.SamplingRequest(seed=5).resolve(says).rules == LogitRules(
-        repetition_penalty=1.1, min_p=0.05
-    )
-    off = sampling_defaults.SamplingRequest(seed=5, repetition_penalty=1.0, min_p=0.0, presence_penalty=0.0)
+    assert asked().resolve(Defaults()).rules is None
+    assert asked().resolve(says).rules == LogitRules(repetition_penalty=1.1, min_p=0.05)
+    off = asked(repetition_penalty=1.0, min_p=0.0, presence_penalty=0.0)
     assert off.resolve(says).rules is None
     bias = (TokenBias(7, -1.0),)
-    own = sampling_defaults.SamplingRequest(
-        seed=5, presence_penalty=1.0, frequency_penalty=-0.5, min_p=0.2, logit_bias=bias
-    )
+    own = asked(presence_penalty=1.0, frequency_penalty=-0.5, min_p=0.2, logit_bias=bias)
     assert own.resolve(says).rules == LogitRules(1.0, -0.5, 1.1, 0.2, bias)
 
 
@@ -57,9 +57,8 @@ def test_the_target_is_heard_before_the_draft_model() -> None:
 
 def test_whatever_a_file_may_say_travels(tmp_path: Path) -> None:
     stops = [f"{i}" + "日" * (MAX_STOP_CHARS - 1) for i in range(MAX_STOPS)]
-    found = settings(
-        tmp_path, {"temperature": 100, "top_k": (1 << 31) - 1, "top_p": 1e-6, "stop_strings": stops} | RULES
-    )
+    most = {"temperature": 100, "top_k": (1 << 31) - 1, "top_p": 1e-6, "stop_strings": stops} | RULES
+    found = settings(tmp_path, most)
     told = welcome(chat_defaults=sampling_defaults.of_checkpoint(found, chat=True))
     assert decode_down(encode(told, 1 << 20), 1 << 20) == told
 
@@ -67,12 +66,11 @@ def test_whatever_a_file_may_say_travels(tmp_path: Path) -> None:
 def test_an_operator_says_what_requests_leave_open() -> None:
     node = parse_sampling("temperature=0.8, top_p=0.9,top_k=-1,presence_penalty=0.5,repetition_penalty=1.1")
     says = Defaults(0.6, 20, 0.95, min_p=0.05, repetition_penalty=1.3)
-    open_ = sampling_defaults.SamplingRequest(seed=5).filled(node).resolve(says)
+    open_ = asked().filled(node).resolve(says)
     assert open_ == Resolved(Sampling(0.8, 0, 0.9, 5), (), LogitRules(0.5, 0.0, 1.1, 0.05))
-    asked: dict[str, float] = {"temperature": 0, "top_k": 3, "top_p": 1, "presence_penalty": 0, "repetition_penalty": 1}
-    said = sampling_defaults.SamplingRequest(seed=5, **asked).filled(node)  # type: ignore[arg-type]
+    said = asked(temperature=0, top_k=3, top_p=1, presence_penalty=0, repetition_penalty=1).filled(node)
     assert said.resolve(says) == Resolved(Sampling(0.0, 3, 1.0, 5), (), LogitRules(min_p=0.05))
-    assert sampling_defaults.SamplingRequest(seed=5).filled({}) == sampling_defaults.SamplingRequest(seed=5)
+    assert asked().filled({}) == asked()
 
 
 def test_an_operator_may_say_all_that_requests_may() -> None:

@@ -39,10 +39,12 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)
 """Runs a console script (MODULE:FUNCTION) or a module as the command that it is, interrupted at an import."""
 
 
-def interrupted_at(wanted: str, *words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-c", INTERRUPTED_AT, wanted, *words], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
+def interrupted_at(
+    wanted: str, *words: str, program: str = INTERRUPTED_AT, prefix: tuple[str, ...] = ()
+) -> "subprocess.CompletedProcess[str]":
+    """prefix: words of a command that starts Python."""
+    command = [*prefix, sys.executable, "-c", program, wanted, *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
 def test_every_script_is_tried() -> None:
@@ -82,17 +84,13 @@ def test_a_container_s_first_process_ends_on_sigterm() -> None:
     if not can_be_process_1():  # also in CI, whose containers may forbid it to root
         pytest.skip("nothing can run as process 1: unshare is missing, or user namespaces are forbidden")
     program = INTERRUPTED_AT.replace("os.getpid(), signal.SIGINT", "os.getpid(), signal.SIGTERM")
-    words = (sys.executable, "-c", program, "numpy", SCRIPTS["goodspeed-verify"], "--help")
-    ended = subprocess.run([*AS_PROCESS_1, *words], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    ended = interrupted_at("numpy", SCRIPTS["goodspeed-verify"], "--help", program=program, prefix=AS_PROCESS_1)
     assert (ended.returncode, ended.stdout, ended.stderr) == (143, "", "")
 
 
 def test_an_ignored_interrupt_stays_ignored() -> None:
     """As in a script's `goodspeed-verify &`."""
     program = INTERRUPTED_AT.replace("default_int_handler)", "SIG_IGN)")
-    ended = subprocess.run(
-        [sys.executable, "-c", program, "argparse", SCRIPTS["goodspeed"], "--help"],
-        cwd=ROOT, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    ended = interrupted_at("argparse", SCRIPTS["goodspeed"], "--help", program=program)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith("usage: goodspeed")

@@ -69,12 +69,15 @@ sys.exit(running.run("name", argparse.ArgumentParser(), body, daemon=True))
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full on this system")
 
 
+def shell(command: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    """A command of the shell, for which $0 is Python, and $1 the first of the words."""
+    whole = ["sh", "-c", command, sys.executable, *words]
+    return subprocess.run(whole, cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
 def run(program: str, redirected: str) -> "subprocess.CompletedProcess[str]":
     """The program as a shell starts it."""
-    command = f'exec "$0" -c "$1" {redirected}'
-    return subprocess.run(
-        ["sh", "-c", command, sys.executable, program], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
+    return shell(f'exec "$0" -c "$1" {redirected}', program)
 
 
 @pytest.mark.parametrize(
@@ -89,12 +92,7 @@ def test_results_that_cannot_be_printed_are_one_line_and_a_status_of_their_own(r
 
 @needs_full
 def test_nor_can_a_help_what_is_in_the_buffer_at_the_end_or_the_error_itself() -> None:
-    ended = subprocess.run(
-        ["sh", "-c", 'exec "$0" -m goodspeed --help >/dev/full', sys.executable],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    ended = shell('exec "$0" -m goodspeed --help >/dev/full')
     assert (ended.returncode, len(ended.stderr.splitlines())) == (74, 1)
     ended = run(PRINTING.replace('EventLog(enabled=True).write("ready")', "pass"), ">/dev/full")
     assert (ended.returncode, len(ended.stderr.splitlines())) == (74, 1)
@@ -213,10 +211,7 @@ def test_an_end_waits_for_a_reader_so_long_and_no_longer(pausing: Pausing) -> No
 )
 def test_a_daemon_ends_as_soon_as_its_events_find_nobody(redirected: str, status: int, said: str) -> None:
     """It says one event only, and would serve for ever."""
-    command = f'{{ "$0" -c "$1"; echo "status $?" >&2; }} {redirected}'
-    ended = subprocess.run(
-        ["sh", "-c", command, sys.executable, SERVING], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
+    ended = shell(f'{{ "$0" -c "$1"; echo "status $?" >&2; }} {redirected}', SERVING)
     *lines, last = ended.stderr.splitlines()
     assert last == f"status {status}"
     assert [line.startswith(said) for line in lines] == [True] * bool(said)

@@ -36,9 +36,7 @@ def test_long_and_unprintable_text_is_made_fit_for_a_terminal() -> None:
     assert told.endswith("...")
 
 
-def test_a_new_process_finds_an_uninstalled_checkout_and_no_other_files_of_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_process_finds_an_uninstalled_checkout_and_no_other_files_of_its_folder(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
     python, *words = python_module("goodspeed")
     uninstalled = subprocess.run([python, "-S", *words, "--version"], capture_output=True, text=True)

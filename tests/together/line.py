@@ -44,13 +44,8 @@ class Line:
         self.faults = faults
         self.target = Target(TARGET, make_engine(TARGET, num_pages, prefix_cache=prefix_cache))
         self.drafter = Drafter(DRAFT, make_engine(DRAFT, prefix_cache=prefix_cache), kind="lattice", k=16)
-        self.core = make_core(
-            pool=self.target.engine.pool,
-            vocab_size=VOCAB,
-            context_len=128,
-            budget=12,
-            max_round_tokens=32,
-        )
+        pool = self.target.engine.pool
+        self.core = make_core(pool=pool, vocab_size=VOCAB, context_len=128, budget=12, max_round_tokens=32)
         self.users: dict[bytes, User] = {}
         self.up: deque[bytes] = deque()
         self.down: deque[bytes] = deque()

@@ -16,7 +16,7 @@ from goodspeed.engine.torch.loading import start
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
-from tests.fakes import Desk, make_hello, make_open, session_id
+from tests.fakes import Desk, make_open, session_id
 from tests.together.cluster.cluster import Cluster, make_request
 from tests.verify_node.model.desk import RealDesk
 from verify_node.model.target import Target
@@ -60,20 +60,19 @@ def test_drafted_texts_keep_their_form_and_are_the_targets_own_under_match(verif
     assert sum(got.statistics.accepted["model"] for got in served) > 5
 
 
-# -- a verify node -----------------------------------------------------------------------------------------------------
-
-
 class FormDesk(RealDesk):
     """A verify node with the embedded target, which drafts by itself."""
 
-    def __init__(self, **options):
+    def __init__(self, *names, **options):
         constraints = Constraints(TARGET)  # in which nobody else holds anything
         target = Target(TARGET, start(TARGET, num_pages=64), constraints=constraints)
         super().__init__(target, context_len=200, constraints=constraints, **options)
+        for name in names:
+            self.hello(name)
         self.num_drafted: dict[str | None, int] = {}
 
     def write(self, opened: OpenSession):
-        self.up("a", make_hello("a", draft_model=""))
+        self.hello(draft_model="")
         assert self.up("a", opened) == []
         for _ in range(100):
             for verdict in self.round():
@@ -89,20 +88,14 @@ class FormDesk(RealDesk):
 
 
 def opening(constraint=PERSON, number=1, **changes):
-    values = {
-        "prompt": PROMPT,
-        "sampling": SAMPLINGS[1],
-        "max_tokens": 60,
-        "stop_ids": (END,),
-        "constraint": constraint,
-    }
-    return make_open(number, **(values | changes))
+    usual: dict[str, Any] = {"prompt": PROMPT, "sampling": SAMPLINGS[1], "max_tokens": 60, "stop_ids": (END,)}
+    return make_open(number, constraint=constraint, **(usual | changes))
 
 
 def test_no_form_is_compiled_in_a_round_for_a_text_that_is_preempted_or_opened_again(monkeypatch):
     constraint = Constraint("choice", '["the red one", "the green one"]')
     desk = FormDesk()
-    desk.up("a", make_hello("a", draft_model=""))
+    desk.hello(draft_model="")
     for number in range(1, 4):
         desk.up("a", opening(constraint, number))
     monkeypatch.setattr(grammars, "compiled_matcher", None)
@@ -146,8 +139,7 @@ def test_a_session_that_is_opened_again_goes_on_in_its_form():
 
 
 def test_what_cannot_be_served_is_refused_by_name():
-    desk = FormDesk()
-    desk.hello("a")
+    desk = FormDesk("a")
     for wrong, why in [
         (opening(Constraint("regex", "a(")), "unclosed group"),
         (opening(Constraint("json_schema", '{"not": {}}')), '"not"'),
@@ -155,15 +147,12 @@ def test_what_cannot_be_served_is_refused_by_name():
     ]:
         [refusal] = desk.up("a", wrong)
         assert (refusal.code, why in refusal.what) == ("constraint", True)
-    plain = Desk()
-    plain.hello("a")
-    [refusal] = plain.up("a", make_open(constraint=PERSON))
+    [refusal] = Desk("a").open(constraint=PERSON)
     assert "constraints are not supported" in refusal.what
 
 
 def test_committed_tokens_that_break_the_form_end_the_session_and_no_other():
-    desk = FormDesk()
-    desk.hello("a")
+    desk = FormDesk("a")
     desk.up("a", opening(number=1))
     desk.up("a", opening(number=2, committed=(5, 6)))
     messages = [message for _ in range(3) for message in desk.round()]

@@ -67,12 +67,8 @@ def make_request(number, *, prompt_len=4, **changes):
 def test_logprobs_are_those_of_the_target_alone_whatever_is_lost(seed, num_pages, monkeypatch):
     """Those of prompts are told once; prompts of 30 and more tokens take many rounds."""
     monkeypatch.setattr(packing, "MAX_PROMPT_ROWS", 7)
-    kinds: list[dict[str, Any]] = [
-        {},
-        {"verification": "ratio"},
-        {"max_draft": 0},
-        {"min_tokens": 9, "stop_ids": STOPS},
-    ]
+    ending: dict[str, Any] = {"min_tokens": 9, "stop_ids": STOPS}
+    kinds: list[dict[str, Any]] = [{}, {"verification": "ratio"}, {"max_draft": 0}, ending]
     requests = [make_request(number, **kinds[number % 4]) for number in range(12)]
     requests += [make_request(12, num_logprobs=None), make_request(13, num_logprobs=20, prompt_len=30)]
     requests += [
@@ -139,9 +135,6 @@ def test_under_ratio_nothing_stops_too_early_and_then_something_does():
         check_logprobs(user.session.request.prompt, user.tokens, user.logprobs, user.session.request.num_logprobs)
 
 
-# -- one round ---------------------------------------------------------------------------------------------------------
-
-
 def entry(number, tokens, num_drafted=0, **changes):
     return make_entry(number, 0, tokens, num_drafted, sampling=Sampling(temperature=0.0), **changes)
 
@@ -179,9 +172,6 @@ def test_where_nothing_is_left_to_draw_the_session_is_given_up():
     assert good.tokens == (7,)
 
 
-# -- logprobs of prompts -----------------------------------------------------------------------------------------------
-
-
 def test_once_they_are_there_they_are_not_asked_for_again():
     session = Session(make_request(1, num_prompt_logprobs=0, num_logprobs=None))
     [opened, *_] = session.connect(0.0, make_welcome())
@@ -192,22 +182,24 @@ def test_once_they_are_there_they_are_not_asked_for_again():
     assert again.message.num_prompt_logprobs is None
 
 
-# -- the verify node ---------------------------------------------------------------------------------------------------
-
-
 def a_node():
     desk = RealDesk(make_target(num_pages=64, prefix_cache=True), max_round_tokens=32)
     desk.hello()
     return desk
 
 
-def say(desk, message):
-    return desk.up("a", message)
-
-
 def rounds(desk):
     """Returns what the first round says that says anything."""
     return next(filter(None, (desk.round() for _ in range(99))))
+
+
+def told_once(**changes):
+    """A node, a session that it told the logprobs of its prompt, and the verdict that did."""
+    node, opened = a_node(), opening(**changes)
+    node.up("a", opened)
+    [first] = rounds(node)
+    check_prompt(opened.prompt, first.prompt_logprobs, 1)
+    return node, opened, first
 
 
 def opening(number=1, length=40, **changes):
@@ -217,30 +209,27 @@ def opening(number=1, length=40, **changes):
 
 
 def test_what_is_told_is_told_again_until_it_is_acknowledged():
-    node, opened = a_node(), opening()
-    say(node, opened)
-    [first] = rounds(node)
-    check_prompt(opened.prompt, first.prompt_logprobs, 1)
+    node, opened, first = told_once()
     [second] = node.round()
     assert second.prompt_logprobs is None
-    [repeated] = say(node, Ack(opened.session_id, opened.epoch, len(opened.prompt)))
+    [repeated] = node.up("a", Ack(opened.session_id, opened.epoch, len(opened.prompt)))
     assert repeated.prompt_logprobs == first.prompt_logprobs
     assert repeated.tokens == first.tokens + second.tokens
-    assert say(node, Ack(opened.session_id, opened.epoch, len(opened.prompt) + 1)) == []
-    [rest] = say(node, Ack(opened.session_id, opened.epoch, len(opened.prompt) + 1))
+    assert node.up("a", Ack(opened.session_id, opened.epoch, len(opened.prompt) + 1)) == []
+    [rest] = node.up("a", Ack(opened.session_id, opened.epoch, len(opened.prompt) + 1))
     assert rest.prompt_logprobs is None
 
 
 @pytest.mark.parametrize("in_flight", [False, True])
 def test_a_prompt_that_is_opened_again_while_it_is_read_is_told_whole(in_flight):
     node, opened = a_node(), opening()
-    say(node, opened)
+    node.up("a", opened)
     again = replace(opened, epoch=opened.epoch + 1)
     planned = node.plan()
     if in_flight:
-        say(node, again)
+        node.up("a", again)
     node.finish(planned)
-    say(node, again)
+    node.up("a", again)
     [told] = rounds(node)
     assert told.epoch == again.epoch
     check_prompt(opened.prompt, told.prompt_logprobs, 1)
@@ -248,10 +237,8 @@ def test_a_prompt_that_is_opened_again_while_it_is_read_is_told_whole(in_flight)
 
 def test_a_prompt_that_is_opened_again_once_it_is_told_is_read_again():
     """Else a message would make the node send all that it has read, as often as it comes."""
-    node, opened = a_node(), opening()
-    say(node, opened)
-    [first] = rounds(node)
-    say(node, replace(opened, epoch=opened.epoch + 1))
+    node, opened, first = told_once()
+    node.up("a", replace(opened, epoch=opened.epoch + 1))
     assert node.core.sessions[opened.session_id].prompt_logprobs == []
     assert node.round() == [], "a chunk of the prompt"
     [again] = rounds(node)
@@ -261,13 +248,13 @@ def test_a_prompt_that_is_opened_again_once_it_is_told_is_read_again():
 def test_a_prompt_that_is_kept_is_read_anew():
     """Another session of the same salt finds what the first has read; one that wants its logprobs reads it all."""
     node, salt = a_node(), b"salt" * 4
-    say(node, opening(1, num_prompt_logprobs=None, cache_salt=salt))
+    node.up("a", opening(1, num_prompt_logprobs=None, cache_salt=salt))
     rounds(node)
     prompt = opening(1).prompt
-    say(node, opening(2, num_prompt_logprobs=None, cache_salt=salt, prompt=prompt))
+    node.up("a", opening(2, num_prompt_logprobs=None, cache_salt=salt, prompt=prompt))
     [_, found] = rounds(node)
     assert found.num_cached > 0
-    say(node, opening(3, cache_salt=salt, prompt=prompt))
+    node.up("a", opening(3, cache_salt=salt, prompt=prompt))
     verdicts = [one for _ in range(9) for one in node.round() if one.session_id == session_id(3)]
     told = next(one for one in verdicts if one.prompt_logprobs is not None)
     assert told.num_cached == 0
@@ -277,16 +264,13 @@ def test_a_prompt_that_is_kept_is_read_anew():
 def test_more_than_can_be_told_is_refused_by_name():
     node = a_node()
     node.core.register.welcome = replace(node.core.welcome, context_len=MAX_PROMPT_LOGPROBS)
-    [refusal] = say(node, opening(length=MAX_PROMPT_LOGPROBS // 21 + 1, num_prompt_logprobs=20))
+    [refusal] = node.up("a", opening(length=MAX_PROMPT_LOGPROBS // 21 + 1, num_prompt_logprobs=20))
     assert (refusal.code, refusal.what.split()[0]) == ("unsupported", str(21 * (MAX_PROMPT_LOGPROBS // 21 + 1)))
 
 
 def test_what_is_acknowledged_is_kept_nowhere():
-    node, opened = a_node(), opening(max_tokens=1)
-    say(node, opened)
-    [told] = rounds(node)
-    assert told.prompt_logprobs
-    say(node, Ack(opened.session_id, opened.epoch, len(opened.prompt) + 1))
+    node, opened, _ = told_once(max_tokens=1)
+    node.up("a", Ack(opened.session_id, opened.epoch, len(opened.prompt) + 1))
     session = node.core.sessions[opened.session_id]
     assert session.prompt_logprobs is session.last_verdict.prompt_logprobs is None
 
@@ -294,15 +278,12 @@ def test_what_is_acknowledged_is_kept_nowhere():
 def test_what_one_client_waits_for_is_bounded(monkeypatch):
     monkeypatch.setattr("verify_node.core.refusals.MAX_KEPT", 200)
     node = a_node()
-    assert say(node, opening(1)) == say(node, opening(2)) == []  # 80 each
-    [refusal] = say(node, opening(3))
+    assert node.up("a", opening(1)) == node.up("a", opening(2)) == []  # 80 each
+    [refusal] = node.up("a", opening(3))
     assert refusal.code == "too_many_prompt_logprobs"
-    say(node, Close(session_id(1), 1))
-    assert say(node, opening(3)) == []
+    node.up("a", Close(session_id(1), 1))
+    assert node.up("a", opening(3)) == []
     assert MAX_KEPT == 4 * MAX_PROMPT_LOGPROBS
-
-
-# -- one round ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_chunk_is_told_from_rows_of_its_own():

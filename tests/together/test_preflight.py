@@ -6,6 +6,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import split
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -54,68 +56,57 @@ held = [open("/dev/null") for _ in range(84)]
 """
 """A limit with which a node starts, of which most is used up already."""
 
-VERIFY = ("verify_node", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0")
-DRAFT = ("draft_node", "--model", "tiny-draft-s", "--verify", "tcp://127.0.0.1:5999")
-SERVED = (*DRAFT, "--http", "127.0.0.1:0")
-SMOLLM2 = ("--model", "smollm2")
-NO_MODEL = ("--model", "tiny-goose")  # a fault of the machine is said before one of the model
+VERIFY = "verify_node --model tiny-target --bind tcp://127.0.0.1:0"
+DRAFT = "draft_node --model tiny-draft-s --verify tcp://127.0.0.1:5999"
+SERVED = f"{DRAFT} --http 127.0.0.1:0"
+NO_MODEL = "--model tiny-goose"  # a fault of the machine is said before one of the model
 IN_USE = "BUSY: Address already in use; another program listens"
 
-REFUSED = [
-    ((*VERIFY, "--bind", "tcp://BUSY", *NO_MODEL), 1, [f"cannot bind tcp://{IN_USE}"]),
-    ((*VERIFY, "--bind", "tcp://192.0.2.1:5555", "--trusted-network"), 1, ["choose an address of this machine"]),
-    ((*VERIFY, "--bind", "tcp://0.0.0.0:0", *NO_MODEL), 2, ["--trusted-network"]),
-    ((*VERIFY, "--bind", "localhost"), 2, ["tcp://HOST:PORT"]),
-    ((*VERIFY, "--http", "BUSY", *NO_MODEL), 1, [f"cannot bind --http {IN_USE}"]),
-    ((*VERIFY, "--http", "127.0.0.1:0", *NO_MODEL, "SCARCE"), 2, ["too few to serve HTTP"]),
+REFUSED: list[tuple[Any, ...]] = [
+    (f"{VERIFY} --bind tcp://BUSY {NO_MODEL}", 1, f"cannot bind tcp://{IN_USE}"),
+    (f"{VERIFY} --bind tcp://192.0.2.1:5555 --trusted-network", 1, "choose an address of this machine"),
+    (f"{VERIFY} --bind tcp://0.0.0.0:0 {NO_MODEL}", 2, "--trusted-network"),
+    (f"{VERIFY} --bind localhost", 2, "tcp://HOST:PORT"),
+    (f"{VERIFY} --http BUSY {NO_MODEL}", 1, f"cannot bind --http {IN_USE}"),
+    (f"{VERIFY} --http 127.0.0.1:0 {NO_MODEL} SCARCE", 2, "too few to serve HTTP"),
     (
-        (*VERIFY, "--http", "127.0.0.1:0", "--api-key", "/no/such/keys"),
+        f"{VERIFY} --http 127.0.0.1:0 --api-key /no/such/keys",
         2,
-        ["--api-key /no/such/keys: cannot read it (No such file or directory); write a file with one key a line"],
+        "--api-key /no/such/keys: cannot read it (No such file or directory); write a file with one key a line",
     ),
-    ((*VERIFY, "--policy", "greedy"), 2, ["no policy is named 'greedy'", "fixed, gradient, random"]),
-    ((*VERIFY, "--policy", "no_such_module:Mine"), 2, ["no_such_module cannot be imported: ModuleNotFoundError"]),
-    ((*VERIFY, "--key", "/no/such/key", "--enrolled", "/no"), 2, ["/no/such/key: cannot read it"]),
-    ((*VERIFY, "--key", "KEYS/verify.key", "--enrolled", "KEYS"), 2, ["does not match"]),
-    ((*VERIFY, *NO_MODEL), 1, ["model 'tiny-goose' was not found", "tiny-target"]),
-    ((*VERIFY, "--model", str(ROOT / "docs")), 1, [f"{ROOT}/docs", "is not a checkpoint folder", "config.json"]),
-    ((*VERIFY, "--budget", "many"), 2, ["--budget: 'many' is neither a number nor auto"]),
-    ((*VERIFY, "--device", "tpu"), 2, ["tpu"]),
+    (f"{VERIFY} --policy greedy", 2, "no policy is named 'greedy'", "fixed, gradient, random"),
+    (f"{VERIFY} --policy no_such_module:Mine", 2, "no_such_module cannot be imported: ModuleNotFoundError"),
+    (f"{VERIFY} --key /no/such/key --enrolled /no", 2, "/no/such/key: cannot read it"),
+    (f"{VERIFY} --key KEYS/verify.key --enrolled KEYS", 2, "does not match"),
+    (f"{VERIFY} {NO_MODEL}", 1, "model 'tiny-goose' was not found", "tiny-target"),
+    (f"{VERIFY} --model {ROOT}/docs", 1, f"{ROOT}/docs", "is not a checkpoint folder", "config.json"),
+    (f"{VERIFY} --budget many", 2, "--budget: 'many' is neither a number nor auto"),
+    (f"{VERIFY} --device tpu", 2, "tpu"),
+    (f"{VERIFY} --tp 4", 2, "--tp 4: tiny-target has 6 attention heads, which cannot be split", "use at most --tp 3"),
     (
-        (*VERIFY, "--tp", "4"),
+        f"{VERIFY} --model smollm2 --device cuda",
         2,
-        ["--tp 4: tiny-target has 6 attention heads, which cannot be split", "use at most --tp 3"],
+        "--device cuda: smollm2 is a GGUF file, which is computed on a CPU only; leave it out, or use a checkpoint",
     ),
+    (f"{VERIFY} --model no/such.gguf", 1, "no/such.gguf: it cannot be read (No such file or directory); give"),
+    (f"{VERIFY} --draft-model KEYS/damaged.gguf", 1, "KEYS/damaged.gguf: this is no GGUF file; get it again"),
+    (f"{VERIFY} --polici fixed", 2, "unknown option --polici; did you mean --policy?"),
+    (f"{DRAFT} --http BUSY {NO_MODEL}", 1, f"cannot bind --http {IN_USE}"),
+    (f"{DRAFT} --http 127.0.0.1:0 {NO_MODEL} SCARCE", 2, "too few to serve HTTP"),
     (
-        (*VERIFY, *SMOLLM2, "--device", "cuda"),
-        2,
-        ["--device cuda: smollm2 is a GGUF file, which is computed on a CPU only; leave it out, or use a checkpoint"],
-    ),
-    ((*VERIFY, "--model", "no/such.gguf"), 1, ["no/such.gguf: it cannot be read (No such file or directory); give"]),
-    ((*VERIFY, "--draft-model", "KEYS/damaged.gguf"), 1, ["KEYS/damaged.gguf: this is no GGUF file; get it again"]),
-    ((*VERIFY, "--polici", "fixed"), 2, ["unknown option --polici; did you mean --policy?"]),
-    ((*DRAFT, "--http", "BUSY", *NO_MODEL), 1, [f"cannot bind --http {IN_USE}"]),
-    ((*DRAFT, "--http", "127.0.0.1:0", *NO_MODEL, "SCARCE"), 2, ["too few to serve HTTP"]),
-    (
-        (*DRAFT, "--prompts", "/no/such/file", "--json"),
+        f"{DRAFT} --prompts /no/such/file --json",
         1,
-        [
-            "--prompts /no/such/file: cannot read it (No such file or directory); "
-            "give a file with one JSON object a line"
-        ],
+        "--prompts /no/such/file: cannot read it (No such file or directory); give a file with one JSON object a line",
     ),
-    (
-        (*DRAFT, *NO_MODEL, "--verify", "tcp://192.0.2.1:5555", "--trusted-network"),
-        2,
-        ["give --http HOST:PORT for users"],
-    ),
-    ((*DRAFT, "--name", "no spaces"), 2, ["--name 'no spaces' must be"]),
-    ((*DRAFT, "--prompts", "prompts.jsonl"), 2, ["--prompts writes JSON events; give --json, too"]),
-    ((*SERVED, *NO_MODEL), 1, ["model 'tiny-goose' was not found"]),
-    ((*SERVED, "--model", "no/such.gguf"), 1, ["no/such.gguf: it cannot be read (No such file or directory); give"]),
-    ((*SERVED, "--model", "KEYS/damaged.gguf"), 1, ["KEYS/damaged.gguf: this is no GGUF file; get it again"]),
-    ((*SERVED, "--model", "none", "--tokenizer", "no.gguf"), 1, ["--tokenizer no.gguf: it cannot be read (No such"]),
+    (f"{DRAFT} {NO_MODEL} --verify tcp://192.0.2.1:5555 --trusted-network", 2, "give --http HOST:PORT for users"),
+    (f"{DRAFT} --name 'no spaces'", 2, "--name 'no spaces' must be"),
+    (f"{DRAFT} --prompts prompts.jsonl", 2, "--prompts writes JSON events; give --json, too"),
+    (f"{SERVED} {NO_MODEL}", 1, "model 'tiny-goose' was not found"),
+    (f"{SERVED} --model no/such.gguf", 1, "no/such.gguf: it cannot be read (No such file or directory); give"),
+    (f"{SERVED} --model KEYS/damaged.gguf", 1, "KEYS/damaged.gguf: this is no GGUF file; get it again"),
+    (f"{SERVED} --model none --tokenizer no.gguf", 1, "--tokenizer no.gguf: it cannot be read (No such"),
 ]
+"""Commands, which may want a scarce machine or the places below; their exit statuses, and what they say."""
 
 
 @pytest.fixture(scope="module")
@@ -135,8 +126,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
 @pytest.fixture(scope="module")
 def told(places: dict[str, str]) -> list[tuple[int, list[str]]]:
     commands = [
-        (SCARCE if "SCARCE" in words else "", [placed(word, places) for word in words if word != "SCARCE"])
-        for words, _, _ in REFUSED
+        (SCARCE if "SCARCE" in words else "", split(placed(words.removesuffix(" SCARCE"), places)))
+        for words, *_ in REFUSED
     ]
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=ROOT, input=json.dumps(commands), capture_output=True, text=True
@@ -151,11 +142,9 @@ def placed(text: str, places: dict[str, str]) -> str:
     return text
 
 
-@pytest.mark.parametrize("number", range(len(REFUSED)), ids=[" ".join(words[5:]) for words, _, _ in REFUSED])
-def test_it_is_said_before_torch_is_loaded(
-    number: int, told: list[tuple[int, list[str]]], places: dict[str, str]
-) -> None:
-    asked, status, said = REFUSED[number]
+@pytest.mark.parametrize("number", range(len(REFUSED)), ids=[" ".join(words.split()[5:]) for words, *_ in REFUSED])
+def test_it_is_said_before_torch_is_loaded(number, told, places) -> None:
+    asked, status, *said = REFUSED[number]
     ended, lines = told[number]
     assert ended == status
     for words in said:
@@ -169,7 +158,6 @@ def test_it_is_said_before_torch_is_loaded(
 def test_the_pages_port_is_held_while_the_model_loads_and_refuses_until_it_is_served() -> None:
     """Somebody who connects too early is refused at once, and does not wait in a queue that nobody serves."""
     found = check(VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:0", http="127.0.0.1:0"))
-    assert found.http is not None
     with found.http.listener as listener:
         address = url(listener).removeprefix("http://")
         with pytest.raises(ConnectionRefusedError):

@@ -119,17 +119,7 @@ class Crowd:
         assert self.p_value() > chi_square.REJECT
 
     def _some(self, first: int) -> dict[bytes, Base]:
-        requests = [
-            Generation(
-                session_id(seed),
-                PROMPT,
-                replace(self.sampling, seed=seed),
-                LENGTH,
-                verification="ratio",
-                logit_rules=self.rules,
-            )
-            for seed in range(first, first + AT_ONCE)
-        ]
+        requests = [self._request(seed) for seed in range(first, first + AT_ONCE)]
         ngrams = Knowing() if self.knows else None
         self.sessions = {each.session_id: Session(each, ngrams) for each in requests}  # type: ignore[arg-type]
         self.core = make_core(
@@ -155,6 +145,10 @@ class Crowd:
             self.drafter.forget(session.request.session_id)
         self.core.plan(0.0)  # frees what is closed
         return {key: tuple(session.tokens) for key, session in self.sessions.items()}
+
+    def _request(self, seed: int) -> Generation:
+        asked = session_id(seed), PROMPT, replace(self.sampling, seed=seed), LENGTH
+        return Generation(*asked, verification="ratio", logit_rules=self.rules)
 
     def _round(self) -> None:
         planned = self.core.plan(0.0)
@@ -208,9 +202,7 @@ class Crowd:
         pytest.param("continuous", "dense-fp32", PARALLEL, 1.0, marks=pytest.mark.thorough),
     ],
 )
-def test_what_follows_a_draft_has_the_targets_law(
-    rounds: str, kind: str, model: Checkpoint, temperature: float
-) -> None:
+def test_what_follows_a_draft_has_the_targets_law(rounds, kind, model, temperature) -> None:
     crowd = Crowd(rounds, kind=kind, model=model, sampling=Sampling(temperature=temperature))
     crowd.check()
     assert set(crowd.sources) == {"model", None}

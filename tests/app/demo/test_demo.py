@@ -121,8 +121,6 @@ def test_ctrl_c_leaves_no_process(mark: str) -> None:
     with subprocess.Popen(
         command(*TINY), cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stderr is not None
-        assert process.stdout is not None
         while "starting 2 draft nodes" not in process.stderr.readline():
             assert process.poll() is None
         assert len(marked(mark)) >= 2
@@ -137,7 +135,6 @@ def test_with_http_both_faces_stay_open_after_the_result(mark: str) -> None:
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     own = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
     with subprocess.Popen(command(*words), cwd=ROOT, env=own, **pipes) as process:
-        assert process.stderr is not None
         said: list[str] = []
         while not said or "until Ctrl-C" not in said[-1]:
             said.append(process.stderr.readline())

@@ -97,7 +97,6 @@ def test_a_signal_leaves_nobody_behind(number: signal.Signals) -> None:
         "    sys.exit(130)\n"
     )
     with subprocess.Popen([sys.executable, "-c", tree], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         ids = [int(word) for word in process.stdout.readline().split()]
         assert len(ids) == 3
         process.send_signal(number)

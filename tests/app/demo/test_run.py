@@ -81,8 +81,6 @@ def test_a_refusal_and_a_broken_answer_are_told() -> None:
         ask(stub)
 
 
-# -- with nodes --------------------------------------------------------------------------------------------------------
-
 Commands = Callable[..., None]
 
 

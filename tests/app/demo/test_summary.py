@@ -1,6 +1,7 @@
 """The comparison of runs with drafts and without, by hand."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -10,15 +11,14 @@ from goodspeed.app.demo.options import DemoConfig
 from tests.app.demo import made
 
 
+def summarized(alone_s: float, drafts_s: float) -> dict[str, Any]:
+    return summary.summarize(DemoConfig(), made.runs(alone_s, drafts_s))
+
+
 def test_what_runs_come_to() -> None:
-    result = summary.summarize(DemoConfig(), made.runs(alone_s=8.0, drafts_s=4.0))
+    result = summarized(alone_s=8.0, drafts_s=4.0)
     math_, sql = result["clients"]
-    assert (math_["domain"], math_["draft_node"], math_["num_tokens"], math_["num_rounds"]) == (
-        "math",
-        "draft-1",
-        10,
-        5,
-    )
+    assert [math_[name] for name in ("domain", "draft_node", "num_tokens", "num_rounds")] == ["math", "draft-1", 10, 5]
     assert (math_["goodput"], sql["goodput"]) == (2.0, 1.0)
     assert math_["draft_acceptance_rate"] == 5 / 8
     # medians of two runs, at 4 and 12 s, and of two at 8 and 24 s
@@ -46,16 +46,14 @@ def test_the_factor_is_the_texts_mean_not_that_of_the_sums() -> None:
 
 
 def test_the_closing_line_says_what_drafts_brought_and_whether_the_texts_are_the_targets() -> None:
-    runs = made.runs(alone_s=8.0, drafts_s=4.0)
-    line = summary.closing(summary.summarize(DemoConfig(), runs))
-    assert line == (
+    assert summary.closing(summarized(alone_s=8.0, drafts_s=4.0)) == (
         "With drafts 2.00 times as fast as the same target alone in the same run (geometric mean of 2 at once), all "
         "together 2.00 times (2 and 1 tokens/s). All texts are token for token the target's own."
     )
-    slower = summary.closing(summary.summarize(DemoConfig(), made.runs(alone_s=4.0, drafts_s=5.0)))
+    slower = summary.closing(summarized(alone_s=4.0, drafts_s=5.0))
     assert slower.startswith("With drafts 0.80 times as fast as ")
     assert "; drafting does not pay here. All texts are" in slower
-    equal = summary.closing(summary.summarize(DemoConfig(), made.runs(alone_s=4.0, drafts_s=4.01)))
+    equal = summary.closing(summarized(alone_s=4.0, drafts_s=4.01))
     assert equal.startswith("With drafts 1.00 times")
     assert "does not pay" not in equal
 
@@ -82,7 +80,7 @@ def test_an_answer_without_a_token_counts_for_no_rate() -> None:
 
 
 def test_the_table_has_a_line_for_each_question_and_explains_its_columns() -> None:
-    text = summary.to_text(summary.summarize(DemoConfig(), made.runs(alone_s=8.0, drafts_s=4.0)))
+    text = summary.to_text(summarized(alone_s=8.0, drafts_s=4.0))
     heading, first, second, *rest = text.splitlines()
     assert heading.split() == "question draft node tokens rounds accepted goodput tokens/s alone times".split()
     assert first.split() == "math draft-1 small 10 5 0.62 2.00 1.7 0.8 2.00".split()

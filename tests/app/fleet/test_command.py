@@ -145,9 +145,7 @@ def test_when_ray_is_gone_the_fleet_can_be_started_again_or_forgotten(run: Run, 
     assert "no fleet 'default' is up" in run("down")[2]
 
 
-def test_a_fleet_on_a_ray_that_does_not_answer_is_not_forgotten(
-    run: Run, users: Record, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fleet_on_a_ray_that_does_not_answer_is_not_forgotten(run, users, monkeypatch) -> None:
     for why in ("is gone", "does not answer"):
         status, out, err = run("down", "--timeout-s", "0")
         assert (status, out, err.count("\n")) == (1, "", 1)
@@ -216,7 +214,6 @@ def test_the_folder_is_its_owners_only(run: Run, gone: Record) -> None:
 def test_a_ray_of_ours_is_known_by_its_command_line() -> None:
     words = [sys.executable, "-c", "print(flush=True); input()", "--temp-dir=/x/goodspeed-ray-x"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ours:
-        assert ours.stdout is not None
         ours.stdout.readline()
         record = Record(CONFIG, pid=ours.pid, temp="/x/goodspeed-ray-x")
         assert record.is_there
@@ -271,9 +268,7 @@ def test_a_replica_that_fails_at_its_start_ends_the_wait() -> None:
     ],
     ids=["come", "drain", "leave while they fail"],
 )
-def test_it_waits_until_as_many_are_ready(
-    looks: list[tuple[str, ...]], ready: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_waits_until_as_many_are_ready(looks, ready, monkeypatch) -> None:
     monkeypatch.setattr(cli, "POLL_S", 0.0)
     told = iter([None, *(reports(*states) for states in looks)])
     assert cli._scale(lambda method, *words: next(told), len(ready), QUIET) == ready
@@ -289,9 +284,7 @@ def test_it_waits_until_as_many_are_ready(
         (("ready", "ready"), "replica-1", True),
     ],
 )
-def test_the_last_replica_that_serves_is_not_drained(
-    run: Run, gone: Record, states: tuple[str, ...], name: str, leaves: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_replica_that_serves_is_not_drained(run, gone, states, name, leaves, monkeypatch) -> None:
     here = reports(*states)
 
     def ask(method: str, *words: object) -> object:
@@ -306,9 +299,7 @@ def test_the_last_replica_that_serves_is_not_drained(
 
 
 @pytest.mark.parametrize("leaving", [set(), {"replica-1"}])
-def test_a_replica_that_died_while_it_drained_does_not_come_back(
-    leaving: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replica_that_died_while_it_drained_does_not_come_back(leaving, monkeypatch) -> None:
     ended = Mock()
     monkeypatch.setattr(ray, "get_actor", lambda name: name)
     monkeypatch.setattr(ray, "kill", ended)

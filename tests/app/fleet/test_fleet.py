@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from goodspeed.app.fleet import head
-from tests.faults.texts import Stream, ask, check, mixed
+from tests.faults.texts import begin, check_all, mixed
 from tests.nodes import DEADLINE_S, ENVIRONMENT, ROOT, DraftNode
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow_faults]
@@ -64,7 +64,6 @@ def until(found: Callable[[], Any]) -> Any:
 def of_ray() -> dict[int, str]:
     """The command lines of all processes of the fleet's Ray, which are one session, by their ids."""
     record, found = head.find("default"), {}
-    assert record is not None
     for entry in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
             if os.getsid(int(entry.name)) == record.pid and (line := (entry / "cmdline").read_text()):
@@ -112,18 +111,6 @@ def free_ports() -> int:
             return int(one.getsockname()[1])
 
 
-def begin(draft: DraftNode) -> list[Stream]:
-    streams = [ask(draft.url, each) for each in WANTED]
-    for stream in streams:
-        stream.wait_for(5)
-    return streams
-
-
-def all_exact(streams: list[Stream]) -> None:
-    for each, stream in zip(WANTED, streams, strict=True):
-        check(each, stream.finish())
-
-
 def test_texts_go_on_through_the_deaths_of_a_replica_of_the_keeper_and_of_ray(fleet: Command) -> None:
     words = (*UP, "--replicas", "2", "--port", str(free_ports()))
     told = json.loads(fleet(*words))
@@ -135,9 +122,9 @@ def test_texts_go_on_through_the_deaths_of_a_replica_of_the_keeper_and_of_ray(fl
     home, other = told["endpoints"]
     with DraftNode(home, "--verify", other, "--connect-timeout-s", str(DEADLINE_S)) as draft:
         draft.wait_until_ready()
-        streams = begin(draft)
+        streams = begin(draft.url, WANTED)
         os.kill(first["replica-1"]["pid"], signal.SIGKILL)
-        all_exact(streams)
+        check_all(streams)
         back = until(lambda: (found := fleet.replicas())["replica-1"]["restarts"] and all_ready(fleet) and found)
         assert back["replica-1"]["endpoint"] == first["replica-1"]["endpoint"]
         assert back["replica-2"]["pid"] == first["replica-2"]["pid"]
@@ -147,8 +134,7 @@ def test_texts_go_on_through_the_deaths_of_a_replica_of_the_keeper_and_of_ray(fl
         after = until(lambda: all_ready(fleet))
         assert [one["pid"] for one in after.values()] == [one["pid"] for one in back.values()]
 
-        streams, record, died = begin(draft), head.find("default"), of_ray()
-        assert record is not None
+        streams, record, died = begin(draft.url, WANTED), head.find("default"), of_ray()
         assert record.pid is not None
         os.kill(record.pid, signal.SIGKILL)
         have_ended(pid for pid, line in died.items() if "ray::Node" in line)
@@ -156,7 +142,7 @@ def test_texts_go_on_through_the_deaths_of_a_replica_of_the_keeper_and_of_ray(fl
         assert "Ray of the fleet default is gone" in fleet("scale", "3", status=1)
         assert json.loads(fleet("status", "--json")) == {"fleet": "default", "ray": False, "replicas": []}
         assert json.loads(fleet(*words))["endpoints"] == told["endpoints"]
-        all_exact(streams)
+        check_all(streams)
 
     left = of_ray()
     fleet("down", "--timeout-s", "10")
@@ -176,9 +162,9 @@ def test_a_replica_hangs_or_leaves_and_ray_listens_on_loopback_only(fleet: Comma
     until(lambda: all_ready(fleet))
     with DraftNode(told["replicas"]["replica-2"]) as draft:
         draft.wait_until_ready()
-        streams = begin(draft)
+        streams = begin(draft.url, WANTED)
         fleet("drain", "replica-2")
-        all_exact(streams)
+        check_all(streams)
         draft.wait_for_metric("redirected_total", lambda number: number >= 1)
     assert list(fleet.replicas()) == ["replica-1"]
     fleet("scale", "2")

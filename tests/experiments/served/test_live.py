@@ -13,16 +13,13 @@ from experiments.served.pictures import DEFAULT, PAPER, UNEQUAL
 from experiments.served.recorded import Run
 from experiments.simulation.arrays.optimum import geometric, optimum
 from goodspeed.errors import ConfigError
-from goodspeed.serving.measuring.recording import Drafted, Opened, Round
+from tests.experiments.served.test_recorded import drafted, opened, round_of
 
 ALPHAS = (0.9, 0.4)
 CLIENTS = ("chat", "sql")
 ROUNDS = 400
 CONFIG = Config("m", "d", ROUNDS, 3, 6, 1.0, 9, CLIENTS, (OURS, "fixed"), (1, 2), (2, 1))
-SESSIONS = {
-    number: Opened(number=number, client=client, draft_model="d", seed=1, prompt_len=9, max_tokens=99, joined=0)
-    for number, client in enumerate(CLIENTS)
-}
+SESSIONS = {number: opened(number, client) for number, client in enumerate(CLIENTS)}
 
 
 def made(seed, lengths, estimates=(3.0, 1.6), seconds=0.1):
@@ -34,30 +31,10 @@ def made(seed, lengths, estimates=(3.0, 1.6), seconds=0.1):
         for client, (alpha, length) in enumerate(zip(ALPHAS, lengths, strict=True)):
             agreed = random.random(length) < alpha
             accepted = length if agreed.all() else int(np.argmin(agreed))
-            drafts.append(
-                Drafted(
-                    session=client,
-                    base_len=1,
-                    agreed="".join("01"[int(one)] for one in agreed),
-                    num_accepted=accepted,
-                    num_tokens=accepted + 1,
-                    may_draft=length,
-                    acceptance_rate=alpha,
-                    goodput=estimates[client],
-                )
-            )
-        rounds.append(
-            Round(
-                number=number,
-                started_s=number * seconds,
-                waited_s=0.0,
-                duration_s=seconds,
-                num_tokens=9,
-                num_sessions=2,
-                context_tokens=0,
-                drafts=tuple(drafts),
-            )
-        )
+            told = {"may_draft": length, "acceptance_rate": alpha, "goodput": estimates[client]}
+            marks = "".join("01"[int(one)] for one in agreed)
+            drafts.append(drafted(client, accepted + 1, agreed=marks, num_accepted=accepted, **told))
+        rounds.append(round_of(number, *drafts, round_s=seconds, pause_s=0.0))
     phases = ("receive", "forward", "verify", "schedule", "send")
     return Run(CLIENTS, SESSIONS, tuple(rounds[:1]), tuple(rounds[1:]), dict.fromkeys(phases, 39.9))
 

@@ -13,16 +13,10 @@ def drafted(session=0, num_tokens=1, **told):
     return Drafted(session=session, base_len=10, num_tokens=num_tokens, **told)
 
 
-def round_of(number, *drafts):
+def round_of(number, *drafts, round_s=ROUND_S, pause_s=PAUSE_S):
+    times = {"started_s": number * round_s, "waited_s": pause_s, "duration_s": round_s - pause_s}
     sizes = {"num_tokens": 8, "num_sessions": len(drafts), "context_tokens": 0}
-    return Round(
-        number=number,
-        started_s=number * ROUND_S,
-        waited_s=PAUSE_S,
-        duration_s=ROUND_S - PAUSE_S,
-        drafts=drafts,
-        **sizes,
-    )
+    return Round(number=number, drafts=drafts, **times, **sizes)
 
 
 def opened(number, client):
@@ -86,13 +80,8 @@ def test_a_trial_is_what_the_verdict_before_permitted():
     assert [(one.permitted, one.draft.agreed) for one in run.trials(0)] == [(2, "1"), (3, "")]
 
 
-# -- the survival curve ------------------------------------------------------------------------------------------------
-
-
-def trial(agreed, num_accepted, permitted=None, **told):
-    return Trial(
-        len(agreed) if permitted is None else permitted, drafted(agreed=agreed, num_accepted=num_accepted, **told)
-    )
+def trial(agreed, num_accepted):
+    return Trial(len(agreed), drafted(agreed=agreed, num_accepted=num_accepted))
 
 
 def test_survival_by_hand():

@@ -45,10 +45,8 @@ def test_a_draft_node_that_leaves_frees_what_it_had_at_once() -> None:
     assert not any(world.refusals for world in worlds)
     world = World(1, CALM)
     world.settle(0.3)
-    core = world.verify.core
-    assert core is not None
+    core, peer_id = world.verify.core, world.drafts[0].connection.peer_id
     assert len(core.sessions) == 6
-    peer_id = world.drafts[0].connection.peer_id
     world.drafts[0].leave()
     world.settle(0.011)
     assert peer_id not in core.peers
@@ -63,13 +61,8 @@ def test_a_draft_node_that_drains_tells_its_users_and_the_one_who_comes_later() 
     world.settle(0.3)
     world.drafts[0].drain()
     assert [text.fail.code for text in world.drafts[0].done if text.fail] == ["draining"] * 3
-    core = world.verify.core
     world.settle(0.02)
-    assert core is not None
-    assert len(core.sessions) == 4
-
-
-# -- what is wrong is found --------------------------------------------------------------------------------------------
+    assert len(world.verify.core.sessions) == 4
 
 
 @pytest.mark.parametrize("code", ["verify_away", "closed", "draining", "too_large"])

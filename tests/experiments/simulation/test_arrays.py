@@ -1,9 +1,13 @@
-"""The array path is the state machines' rounds, bit for bit; worlds side by side are the same as alone."""
+"""The array path is the state machines' rounds, bit for bit; worlds side by side are the same as alone; the optimum."""
+
+import itertools
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from experiments.simulation.arrays import rows
+from experiments.simulation.arrays.optimum import geometric, optimum
 from experiments.simulation.arrays.probabilities import IndependentDraws
 from experiments.simulation.arrays.replays import Recorded, Replays, survival
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
@@ -56,27 +60,18 @@ def machines(policy, num_clients, budget, weigh_evidence, agrees):
         joined = [session for session in world.verify.core.sessions.values() if session.last_verdict is not None]
         estimates.append([(session.acceptance.value, session.client.goodput.value) for session in joined])
 
+    texts = {"num_sessions": 1, "num_at_once": 1, "min_tokens": 4000, "max_tokens": 4000, "stops": 0.0, "prompt_len": 1}
+    learning = {"eta": 0.07, "weigh_evidence": weigh_evidence, "beta": 0.3}
+    room = {"max_round_tokens": 1000, "num_pages": 10_000, "context_len": 4096}
     settings = Settings(
         num_clients=num_clients,
-        num_sessions=1,
-        num_at_once=1,
-        min_tokens=4000,
-        max_tokens=4000,
-        stops=0.0,
-        prompt_len=1,
-        **PAPER,
         policy=policy,
         policy_seed=SEED,
         budget=budget,
-        eta=0.07,
-        weigh_evidence=weigh_evidence,
-        beta=0.3,
-        max_round_tokens=1000,
-        num_pages=10_000,
-        context_len=4096,
         draft_cost=(Linear(),),
         latency_s=(0.0,),
         acceptance=lambda client, number: Known(agrees[client]),
+        **(texts | learning | room | PAPER),
     )
     world = World(1, settings, note)
     world.run_rounds(NUM_ROUNDS + 1)
@@ -162,3 +157,45 @@ def test_replays_are_what_was_recorded_over_the_end_of_a_text_into_the_next():
 def test_a_survival_curve_by_hand():
     # of drafts from 0, 1, 2, 3, 4 the first token agrees in three; two of those go on as far as is known, one agrees
     assert survival(["11001"], 3) == pytest.approx((3 / 5, 3 / 5 * 1 / 2, 0.0))
+
+
+# -- x*, by hand, then against every mixture of decisions --------------------------------------------------------------
+
+CURVE = (0.95, 0.6, 0.55, 0.1, 0.05)  # as no alpha would have it
+
+
+def decisions(curves, budget):
+    """mu of every decision [decisions, clients]."""
+    tokens = np.concatenate([np.ones((len(curves), 1)), 1 + np.cumsum(curves, axis=1)], axis=1)
+    every = itertools.product(range(min(budget, curves.shape[1]) + 1), repeat=len(curves))
+    return np.array([[tokens[i, k] for i, k in enumerate(chosen)] for chosen in every if sum(chosen) <= budget])
+
+
+def test_two_equal_clients_share_an_odd_token():
+    best = optimum([(0.5, 0.25), (0.5, 0.25)], 1)
+    assert best.goodput == pytest.approx([1.25, 1.25], abs=1e-4)
+    assert best.lengths == pytest.approx([0.5, 0.5], abs=1e-4)
+    assert best.utility == pytest.approx(2 * np.log(1.25))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_mixture_of_decisions_is_better(seed):
+    """x* lies among the mixtures, and no decision lies beyond the tangent there (so, by concavity, no mixture does)."""
+    random = np.random.default_rng(seed)
+    curves = np.vstack([geometric(random.uniform(0.1, 0.95, 3), 5), CURVE])
+    budget = int(random.integers(3, 12))
+    best = optimum(curves, budget)
+    every = decisions(curves, budget)
+    slope = 1.0 / best.goodput
+    assert (every @ slope).max() <= slope @ best.goodput + 1e-5
+    mixture = linprog(
+        np.zeros(len(every)),
+        A_ub=-every.T,
+        b_ub=-(best.goodput - 1e-6),
+        A_eq=np.ones((1, len(every))),
+        b_eq=[1.0],
+        method="highs",
+    )
+    assert mixture.status == 0, mixture.message
+    assert best.utility == pytest.approx(np.log(best.goodput).sum())
+    assert best.lengths.sum() == pytest.approx(budget, abs=1e-5)

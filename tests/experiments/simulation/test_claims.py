@@ -34,9 +34,8 @@ def rate(claims: Claims, seed: int) -> float:
 
 
 def _tokens(world: World) -> int:
-    core = world.verify.core
-    assert core is not None
-    return sum(core.allocator.clients[f"client-{number}"].num_tokens for number in range(5))
+    clients = world.verify.core.allocator.clients
+    return sum(clients[f"client-{number}"].num_tokens for number in range(5))
 
 
 @pytest.mark.parametrize("kind", ["certain", pytest.param("random", marks=pytest.mark.thorough)])

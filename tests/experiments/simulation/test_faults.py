@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from draft_node.core.session import Session
@@ -78,7 +79,7 @@ def test_a_draft_node_that_applies_a_verdict_twice_is_found(monkeypatch):
 
     def twice(session, verdict, now):
         actions = apply(session, verdict, now)
-        again = verdict.__class__(**{**fields_of(verdict), "base_len": len(session.tokens)})
+        again = msgspec.structs.replace(verdict, base_len=len(session.tokens))
         return actions if session.done or not actions else actions + apply(session, again, now)
 
     monkeypatch.setattr(Session, "_apply", twice)
@@ -92,9 +93,7 @@ def test_a_token_that_the_verify_node_loses_is_found(monkeypatch):
 
     def lose_the_last(moved, *arguments):
         said = verdict(moved, *arguments)
-        if said.finish_reason is None:
-            return said
-        return said.__class__(**{**fields_of(said), "tokens": said.tokens[:-1]})
+        return said if said.finish_reason is None else msgspec.structs.replace(said, tokens=said.tokens[:-1])
 
     monkeypatch.setattr(Moved, "verdict", lose_the_last)
     _, found = play(1, replace(CALM, stops=0.0))
@@ -203,7 +202,3 @@ def test_a_watch_shows_the_time_that_it_was_set_to_whatever_its_drift():
         at = watch.until(time)
         watch._clock.now = at
         assert time <= watch.now < time + 1e-8
-
-
-def fields_of(message):
-    return {name: getattr(message, name) for name in message.__struct_fields__}

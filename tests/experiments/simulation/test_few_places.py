@@ -26,11 +26,9 @@ def request(at_s, num_tokens, predicted=0):
     return Request(Arrival(at_s, 10, num_tokens, Independent(0.0)), predicted or num_tokens, 10)
 
 
-def latencies(order, requests, places=1):
-    service = Service(SERVICE.target, SERVICE.draft, SERVICE.num_drafted, places)
-    return sorted(
-        serve(service, requests, order, lambda one, written: one.predicted_tokens - written, **STABLE).latencies_s
-    )
+def latencies(order, requests):
+    done = serve(SERVICE, requests, order, lambda one, written: one.predicted_tokens - written, **STABLE)
+    return sorted(done.latencies_s)
 
 
 @pytest.mark.parametrize(("predicted", "expected"), [(2, [3.0, 4.8, 9.9]), (9, [3.0, 7.9, 9.8])])
@@ -53,9 +51,6 @@ def test_a_time_is_guessed_by_the_rounds_before():
     assert guess(work, request(0.0, 18, predicted=28), 0.5, 2) == pytest.approx((4.0 + 5.0, 4.0 + 10.0))
 
 
-# -- the experiment ----------------------------------------------------------------------------------------------------
-
-
 def config(**changes: Any) -> laps_sd.Config:
     settings = tomllib.loads((HERE / "configs" / "laps_sd.toml").read_text())["quick"]
     return msgspec.convert(settings | changes, laps_sd.Config)
@@ -67,12 +62,7 @@ def test_every_text_is_served_whole_whatever_the_order(policy):
     settings, cell = config(kinds=msgspec.to_builtins(kinds)), Cell("chat", 4, 2, 3, policy, (4, 4.0, 0.5))
     coming = requests(settings, cell)
     assert coming == requests(settings, cell)
-    done = serve(
-        Service(Linear(fixed_s=0.1), Linear(), 4, 2),
-        coming,
-        order_of(settings, cell),
-        remaining(settings, cell),
-        **STABLE,
-    )
+    service = Service(Linear(fixed_s=0.1), Linear(), 4, 2)
+    done = serve(service, coming, order_of(settings, cell), remaining(settings, cell), **STABLE)
     assert sorted(work.num_tokens for work in done.works) == sorted(one.arrival.output_tokens for one in coming)
     assert len(done.latencies_s) == 8

@@ -1,24 +1,19 @@
 """Worlds with several verify nodes: nothing is found in any of them, and what is broken on purpose is."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from draft_node.core.links import Links
-from experiments.simulation.faults import main, play_fleet
+from experiments.simulation.faults import play_fleet
 from experiments.simulation.fleet.worlds import some_fleet
 from experiments.simulation.settings import Fleet, Settings, with_faults
 from experiments.simulation.texts.text import alone
+from tests.experiments.simulation.test_faults import run
 
 CALM = Settings(num_verifies=3, num_clients=4, num_sessions=4, max_sessions=4)
 KILLED = replace(with_faults(CALM, restart_every_s=0.3, down_s=3.0, connections=True), num_sessions=6)
 CIRCLES = replace(CALM, num_sessions=10, min_tokens=40, fleet=Fleet(lies="empty"))
-
-
-def run(capsys, *arguments):
-    code = main([*arguments, "--json"])
-    return code, json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
 def generations(world):
@@ -31,7 +26,7 @@ def total(world, name):
 
 @pytest.mark.thorough
 def test_nothing_is_found_in_many_worlds(capsys):
-    code, report = run(capsys, "--fleet", "--seeds", "12", "--first", "100")
+    code, report, _ = run(capsys, "--fleet", "--seeds", "12", "--first", "100")
     assert code == 0, report
     # So that something happens in these worlds: a dozen of them, whose texts are short.
     assert report["num_redirects"] > 50
@@ -75,13 +70,12 @@ def test_a_text_goes_on_where_its_target_is_though_another_came_back():
         world, found = play_fleet(seed, settings)
         assert found.what == []
         for one in generations(world):
-            assert (
-                tuple(one.delivered) == alone(one.session.request, target=int(one.session.target))[: len(one.delivered)]
-            )
+            whole = alone(one.session.request, target=int(one.session.target))
+            assert tuple(one.delivered) == whole[: len(one.delivered)]
 
 
 @pytest.mark.thorough
-def test_a_large_fleet(capsys):
+def test_a_large_fleet():
     settings = replace(CALM, num_verifies=64, num_clients=3, num_sessions=2, max_sessions=1)
     world, found = play_fleet(1, settings)
     assert found.what == []

@@ -40,10 +40,7 @@ BREAKS = {
     ),
     "a phase without a verdict": (lambda desk: setattr(desk.session(2), "phase", Phase.RUNNING), "its last verdict"),
     "a draft for another text": (lambda desk: drafted(desk, made_on=9), "does not follow its text"),
-    "a part of a draw": (
-        lambda desk: drafted(desk, made_on=3, proposal=b"1"),
-        "of the ratio rule may be verified",
-    ),
+    "a part of a draw": (lambda desk: drafted(desk, made_on=3, proposal=b"1"), "of the ratio rule may be verified"),
     "a draft that is used up": (lambda desk: drafted(desk, made_on=3, tokens=()), "its draft is empty"),
     "a wait for nobody": (
         lambda desk: setattr(desk.session(2).drafts, "waits", True),
@@ -76,7 +73,7 @@ def test_what_is_wrong_is_said(desk, breaks, what):
 
 def test_a_round_in_flight_is_looked_at(desk):
     desk.draft()
-    assert desk.core.plan(desk.now) is not None
+    desk.plan()
     desk.draft(alpha=0.5)
     desk.session().tokens.append(1)
     with pytest.raises(BrokenInvariant, match="session"):

@@ -18,16 +18,8 @@ AT_S = 5.0
 
 CPU = Linear(fixed_s=0.04, token_s=0.002)
 LONG = 2000
-SETTINGS = Settings(
-    num_clients=3,
-    stops=0.0,
-    round_cost=CPU,
-    max_round_tokens=512,
-    num_pages=1000,
-    page_size=16,
-    context_len=4000,
-    latency_s=(0.005,),
-)
+ROOM: dict[str, Any] = {"max_round_tokens": 512, "num_pages": 1000, "page_size": 16, "context_len": 4000}
+SETTINGS = Settings(num_clients=3, stops=0.0, round_cost=CPU, latency_s=(0.005,), **ROOM)
 STREAM = Arrival(0.0, 10, 1000, Independent(0.7))
 PROMPT = Arrival(AT_S, LONG, 5, Independent(0.7))
 

@@ -56,21 +56,18 @@ def test_the_best_length_by_hand():
 
 def wanted(length, num_drafted=0):
     request = Generation(b"session", (1, 2, 3), Sampling(seed=5), max_tokens=8)
-    text = alone(request)
-    drafted = Nodes.of(Continuation(text[:num_drafted], (0.9,) * num_drafted))
-    return Propose(request, 1, 1, request.prompt, length, tree=drafted), text
+    drafted = Nodes.of(Continuation(alone(request)[:num_drafted], (0.9,) * num_drafted))
+    return Propose(request, 1, 1, request.prompt, length, tree=drafted)
 
 
 def test_in_parallel_all_tokens_take_one_pass_and_claim_less():
     acceptances = {b"session": Independent(0.8)}
     cost = Linear(fixed_s=5 * MS, token_s=MS)
-    propose, _ = wanted(3)
-    one_by_one, seconds = DraftModel(acceptances, cost).answer(propose, 1, failed=False)
+    one_by_one, seconds = DraftModel(acceptances, cost).answer(wanted(3), 1, failed=False)
     assert seconds == pytest.approx((5 + 3 + 2 * (5 + 1)) * MS)
     assert one_by_one.probabilities == pytest.approx((0.8, 0.8, 0.8))
-    at_once, seconds = DraftModel(acceptances, cost, 0.5).answer(propose, 1, failed=False)
+    at_once, seconds = DraftModel(acceptances, cost, 0.5).answer(wanted(3), 1, failed=False)
     assert seconds == pytest.approx((5 + 3 + 2) * MS)
     assert at_once.probabilities == pytest.approx((0.8, 0.4, 0.2))
-    again, _ = wanted(3, num_drafted=4)
-    _, seconds = DraftModel(acceptances, cost, 0.5).answer(again, 1, failed=False)
+    _, seconds = DraftModel(acceptances, cost, 0.5).answer(wanted(3, num_drafted=4), 1, failed=False)
     assert seconds == pytest.approx((5 + 4 + 2) * MS)

@@ -24,5 +24,5 @@ def test_every_text_is_the_targets_and_ends_whatever_befalls(order: str, cost: L
         world, found = play(seed, replace(some_settings(seed), order=order, round_cost=cost, **TINY_POOL))
         assert found.what == [], f"seed {seed}"
         assert world.num_left == 0
-        num_preempted += world.verify.core.counts.num_preempted if world.verify.core is not None else 0
+        num_preempted += world.verify.core.counts.num_preempted
     assert num_preempted > 0, "memory is taken in these worlds"

@@ -28,22 +28,15 @@ def _finds_any(cache: PrefixCache, digests: Any) -> list[int]:
 
 
 SABOTAGE = {
-    "pages of other texts are found": (PrefixCache, "find", _finds_any, "was delivered and not"),
-    "those who share a page are not counted": (PrefixCache, "hold", lambda cache, page: None, "counted"),
-    "pages that are needed stay findable": (
-        PrefixCache,
-        "withdraw",
-        lambda cache, page: None,
-        "one of them will write",
-    ),
+    "pages of other texts are found": ("find", _finds_any, "was delivered and not"),
+    "those who share a page are not counted": ("hold", lambda cache, page: None, "counted"),
+    "pages that are needed stay findable": ("withdraw", lambda cache, page: None, "one of them will write"),
 }
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("owner", "name", "broken", "what"), SABOTAGE.values(), ids=SABOTAGE)
-def test_what_is_broken_on_purpose_is_found(
-    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, broken: Any, what: str
-) -> None:
-    monkeypatch.setattr(owner, name, broken)
+@pytest.mark.parametrize(("name", "broken", "what"), SABOTAGE.values(), ids=SABOTAGE)
+def test_what_is_broken_on_purpose_is_found(monkeypatch: pytest.MonkeyPatch, name: str, broken: Any, what: str) -> None:
+    monkeypatch.setattr(PrefixCache, name, broken)
     said = [line for seed in range(4) for line in play(seed, TINY)[1].what]
     assert any(what in line for line in said)

@@ -19,21 +19,9 @@ QUICK, PATIENT = Objectives(1.0, 0.04, "quick"), Objectives(4.0, 0.1, "patient")
 COST = Linear(fixed_s=0.01, token_s=0.001, session_s=0.0002)
 """A round of 40 ms carries some 25 tokens."""
 
-SETTINGS = Settings(
-    num_clients=4,
-    stops=0.0,
-    admission="dp",
-    round_cost=COST,
-    known_cost=True,
-    max_round_tokens=256,
-    num_pages=600,
-    page_size=16,
-    context_len=400,
-    max_sessions=10_000,
-    latency_s=(0.005,),
-    alpha=(0.8,),
-    validate=False,
-)
+ROOM: dict[str, Any] = {"max_round_tokens": 256, "num_pages": 600, "page_size": 16, "context_len": 400}
+BASE = Settings(num_clients=4, stops=0.0, alpha=(0.8,), latency_s=(0.005,), max_sessions=10_000, validate=False, **ROOM)
+SETTINGS = replace(BASE, admission="dp", round_cost=COST, known_cost=True)
 
 
 def requests(per_second: float, seconds: float = 5.0) -> list[Arrival]:
@@ -52,12 +40,17 @@ def served(per_second: float, **changes: Any) -> World:
 
 
 def outcomes(world: World, clients: range = range(4)) -> Counter[tuple[bool, bool]]:
-    """Texts with a level, by whether it was promised, and whether it was attained by its reader's clock."""
+    """Texts with a level, by whether it was promised, and whether it was attained by its reader's clock.
+
+    The world is run to its end; all that was promised is attained.
+    """
+    world.run(2_000.0)
     found: Counter[tuple[bool, bool]] = Counter()
     for client in clients:
         for one in world.drafts[client].done:
             if one.session.request.slo is not None:
                 found[bool(one.session.promised), one.times.kept().outcome == "attained"] += 1
+    assert found[True, False] == 0
     return found
 
 
@@ -65,10 +58,7 @@ def outcomes(world: World, clients: range = range(4)) -> Counter[tuple[bool, boo
 @pytest.mark.parametrize("admission", ["dp", "edf"])
 @pytest.mark.parametrize("per_second", [3.0, 20.0])
 def test_what_is_promised_is_kept_however_much_is_asked_for(per_second: float, admission: str) -> None:
-    world = served(per_second, admission=admission)
-    world.run(2_000.0)
-    found = outcomes(world)
-    assert found[True, False] == 0
+    found = outcomes(served(per_second, admission=admission))
     assert found[True, True] > 0.9 * found.total() * min(1.0, 3.0 / per_second), "and much is promised"
 
 
@@ -77,11 +67,7 @@ def test_what_is_promised_is_kept_however_much_is_asked_for(per_second: float, a
 def test_what_waits_takes_nothing_from_promises(context_s: float) -> None:
     """Hundreds of texts wait, of which few are in a round; so a round's time rises with its own, not with theirs."""
     cost = Linear(fixed_s=0.01, token_s=0.0005, session_s=0.0002, context_s=context_s)
-    world = served(60.0, round_cost=cost, num_pages=6000)
-    world.run(2_000.0)
-    found = outcomes(world)
-    assert found[True, False] == 0
-    assert found[True, True] > 40
+    assert outcomes(served(60.0, round_cost=cost, num_pages=6000))[True, True] > 40
 
 
 @pytest.mark.thorough
@@ -95,10 +81,7 @@ def test_slow_and_lying_draft_nodes_break_no_promise() -> None:
         ngrams=("off", "hostile", "off", "off"),
         trees=("own", "hostile", "hostile", "own"),
     )
-    world.run(2_000.0)
-    found = outcomes(world)
-    assert found[True, False] == 0
-    assert found[True, True] > 15
+    assert outcomes(world)[True, True] > 15
 
 
 @pytest.mark.thorough
@@ -108,10 +91,7 @@ def test_a_draft_node_that_is_gone_breaks_no_promise_but_its_own(strike: str) ->
     struck = world.drafts[0]
     for at in (1.0, 2.5, 4.0):
         world.clock.after(at, *((struck.restart,) if strike == "restart" else (getattr(struck, strike), 1.5)))
-    world.run(2_000.0)
-    found = outcomes(world, range(1, 4))
-    assert found[True, False] == 0
-    assert found[True, True] > 15
+    assert outcomes(world, range(1, 4))[True, True] > 15
 
 
 # -- best effort beside promises ---------------------------------------------------------------------------------------
@@ -148,7 +128,6 @@ def test_best_effort_keeps_a_quarter_of_its_share_beside_promises(num_quiet: int
         assert sum(number for _, number in own) >= num_without / 4
         times = [FROM_S, *(at for at, _ in own), UNTIL_S]
         assert max(later - at for at, later in pairwise(times)) < 0.15, "one round in three or four has a token of each"
-    core = beside.verify.core
-    assert core is not None
-    assert 8 <= len(core.promises.promised) <= 14, "three quarters of the 16 that rounds of 30 ms carry"
-    assert all(one.due > beside.now - 1e-9 for one in core.promises.promised.values()), "none of them is behind"
+    kept = beside.verify.core.promises.promised
+    assert 8 <= len(kept) <= 14, "three quarters of the 16 that rounds of 30 ms carry"
+    assert all(one.due > beside.now - 1e-9 for one in kept.values()), "none of them is behind"

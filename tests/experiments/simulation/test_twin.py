@@ -76,10 +76,7 @@ def written(seed: int, *words: str, preset: tuple[str, ...] = ()) -> tuple[Recor
 
     words: of the verify node. preset: of all nodes. Drafts are the models' only: what an index says has no twin.
     """
-    with (
-        VerifyNode("--budget", "9", "--record", *preset, *words, measures=True) as verify,
-        ExitStack() as all_,
-    ):
+    with VerifyNode("--budget", "9", "--record", *preset, *words, measures=True) as verify, ExitStack() as all_:
         drafts = [
             all_.enter_context(
                 DraftNode(verify.endpoint, "--model", name, "--name", f"client-{number}", "--drafter", "model", *preset)

@@ -13,6 +13,7 @@ from goodspeed.fair.policies import ClientState
 from goodspeed.fair.round_time import Linear
 
 SMALL = Settings(num_clients=3, num_at_once=1, min_tokens=100, max_tokens=100, stops=0.0, context_len=200)
+BARRIER = replace(SMALL, num_clients=2, num_sessions=1, policy="fixed", budget=4, **PAPER)
 
 
 def trace(seed, settings):
@@ -31,16 +32,7 @@ def test_the_same_seed_gives_the_same_trace():
 
 def test_a_round_waits_for_the_slowest_under_barrier_rounds():
     """Down, two steps to draft, the first of which catches up, too, up: 0.5 + 2 x 0.1 + 0.5 s."""
-    settings = replace(
-        SMALL,
-        num_clients=2,
-        num_sessions=1,
-        **PAPER,
-        policy="fixed",
-        budget=4,
-        latency_s=(0.01, 0.5),
-        draft_cost=(Linear(fixed_s=0.1),),
-    )
+    settings = replace(BARRIER, latency_s=(0.01, 0.5), draft_cost=(Linear(fixed_s=0.1),))
     _, rounds = trace(1, settings)
     drafted = [finished for finished in rounds if finished.round.num_drafted == 4]
     middle = [finished.waited_s for finished in drafted[5:-5]]  # both draft, neither of them at the end of its text
@@ -68,9 +60,7 @@ def test_a_policy_gets_each_clients_weight() -> None:
 
 def test_all_share_the_verify_nodes_line():
     """Two drafts of 2 tokens, 1,000 bytes each, arrive at once on fast lines: the second is in 0.4 s later."""
-    settings = replace(SMALL, num_clients=2, num_sessions=1, policy="fixed", budget=4, **PAPER)
-    settings = replace(settings, drafted_bytes=1000.0, verify_bytes_per_s=10_000.0)
-    _, rounds = trace(1, settings)
+    _, rounds = trace(1, replace(BARRIER, drafted_bytes=1000.0, verify_bytes_per_s=10_000.0))
     middle = [finished for finished in rounds if finished.round.num_drafted == 4][2:-5]
     assert len(middle) > 5
     for before, finished in pairwise(middle):

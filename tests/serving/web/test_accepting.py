@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.responses import PlainTextResponse
-from starlette.types import Receive, Scope, Send
 
 from goodspeed.errors import ConfigError
 from goodspeed.serving.starting import USAGE
@@ -18,7 +16,7 @@ from goodspeed.serving.web import connection, server
 from goodspeed.serving.web.connection_limit import possible_connections
 from goodspeed.wire import descriptors
 from tests.descriptors import at_most
-from tests.listening import listen
+from tests.serving.web.serving import hello, serving
 from tests.waiting import run_async, until
 
 SCARCE = "cannot accept HTTP connections now"
@@ -31,9 +29,7 @@ def highest() -> int:
 
 
 @run_async
-async def test_without_descriptors_one_line_and_hardly_any_work(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_descriptors_one_line_and_hardly_any_work(caplog, monkeypatch) -> None:
     num_tries = 0
     handle = server._LoopErrors.__call__
 
@@ -42,22 +38,18 @@ async def test_without_descriptors_one_line_and_hardly_any_work(
         num_tries += 1
         handle(self, loop, context)
 
-    async def hello(scope: Scope, receive: Receive, send: Send) -> None:
-        await PlainTextResponse("hello")(scope, receive, send)
-
     monkeypatch.setattr(server._LoopErrors, "__call__", counted)
     monkeypatch.setattr("asyncio.constants.ACCEPT_RETRY_DELAY", 0.05)
-    with listen() as listener, socket.socket() as client:
-        serving = asyncio.create_task(server.serve(hello, listener))
+    loop = asyncio.get_running_loop()
+    with socket.socket() as client:
         client.setblocking(False)
-        await asyncio.sleep(0)
-        with at_most(highest()):
-            await asyncio.get_running_loop().sock_connect(client, listener.getsockname())
-            await until(lambda: num_tries >= 2 * server.MAX_ACCEPTED)
-        await asyncio.get_running_loop().sock_sendall(client, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert (await asyncio.get_running_loop().sock_recv(client, 100)).startswith(b"HTTP/1.1 200 ")
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+        async with serving(hello) as address:
+            await asyncio.sleep(0)
+            with at_most(highest()):
+                await loop.sock_connect(client, address)
+                await until(lambda: num_tries >= 2 * server.MAX_ACCEPTED)
+            await loop.sock_sendall(client, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await loop.sock_recv(client, 100)).startswith(b"HTTP/1.1 200 ")
     assert [line.split(";")[0] for line in caplog.messages] == [SCARCE]
 
 
@@ -71,21 +63,16 @@ async def test_few_connections_are_accepted_in_a_turn_of_the_event_loop(monkeypa
             super().connection_made(transport)
             num_made[-1] += 1
 
-    async def nothing(scope: Scope, receive: Receive, send: Send) -> None: ...
-
     monkeypatch.setattr(server, "Connection", Counting)
-    with listen() as listener:
-        serving = asyncio.create_task(server.serve(nothing, listener))
+    async with serving(hello) as address:
         clients = []
         for num_clients in (1, 100):  # the first one says that the server has started
-            clients += [socket.create_connection(listener.getsockname(), timeout=30) for _ in range(num_clients)]
+            clients += [socket.create_connection(address, timeout=30) for _ in range(num_clients)]
             while sum(num_made) < len(clients):
                 num_made.append(0)
                 await asyncio.sleep(0)
         for client in clients:
             client.close()
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
     assert max(num_made) <= server.MAX_ACCEPTED
 
 

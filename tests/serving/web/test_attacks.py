@@ -15,9 +15,8 @@ from starlette.routing import Route
 from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.web import connection
 from goodspeed.serving.web.guards import KeyCheck, LocalHost
-from goodspeed.serving.web.server import serve
-from tests.listening import listen
 from tests.serving.web.attackers import HEAD, KINDS, attacking
+from tests.serving.web.serving import serving
 
 pytestmark = pytest.mark.alone
 
@@ -52,17 +51,12 @@ def app(released: asyncio.Event) -> Starlette:
 
 
 @asynccontextmanager
-async def serving(*, keyed: bool) -> AsyncIterator[tuple[int, asyncio.Event]]:
+async def target(*, keyed: bool) -> AsyncIterator[tuple[int, asyncio.Event]]:
     """The port, and what lets slow answers end."""
     released = asyncio.Event()
     guarded = KeyCheck(app(released), Keys(["users-key"])) if keyed else LocalHost(app(released))
-    with listen() as listener:
-        server = asyncio.create_task(serve(guarded, listener))
-        try:
-            yield listener.getsockname()[1], released
-        finally:
-            server.cancel()
-            await asyncio.gather(server, return_exceptions=True)
+    async with serving(guarded) as (_, port):
+        yield port, released
 
 
 async def asked(port: int, path: bytes) -> float:
@@ -92,7 +86,7 @@ async def beside(kind: str) -> tuple[list[float], bytes]:
     The first user after the assault is not counted: a thousand connections cost half a second of CPU, and tests share
     their machine.
     """
-    async with serving(keyed=True) as (port, released):
+    async with target(keyed=True) as (port, released):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /slow" + HEAD + KEY + b"Connection: close\r\n\r\n")
         await reader.readuntil(b"begun ")
@@ -117,7 +111,7 @@ def test_without_keys_who_reads_nothing_makes_room_after_a_moment() -> None:
     """All are admitted alike, so what tells them apart is that nothing of their answers is taken."""
 
     async def waited() -> float:
-        async with serving(keyed=False) as (port, _), under_attack("document", port):
+        async with target(keyed=False) as (port, _), under_attack("document", port):
             started = time.monotonic()
             while not await _is_served(port):
                 await asyncio.sleep(0.1)

@@ -3,21 +3,24 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import suppress
 
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from goodspeed.serving.web import connection
 from goodspeed.serving.web.guards import LocalHost
-from goodspeed.serving.web.server import serve
-from tests.listening import listen
+from tests.serving.web.serving import hello, serving
 from tests.waiting import run_async
 
 pytestmark = pytest.mark.nodes
 
 HEAD = b" / HTTP/1.1\r\nHost: localhost\r\n"
+
+
+async def begin(send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"6")]})
+    await send({"type": "http.response.body", "body": b"slow", "more_body": True})
 
 
 async def slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -28,40 +31,20 @@ async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         if message["type"] == "http.disconnect":
             return
         more = message["more_body"]
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"6")]})
-    await send({"type": "http.response.body", "body": b"slow", "more_body": True})
+    await begin(send)
     await asyncio.sleep(2 * connection.REQUEST_TIMEOUT_S)
     await send({"type": "http.response.body", "body": b"ly"})
 
 
-@asynccontextmanager
-async def served(app: ASGIApp, **options: int) -> AsyncIterator[int]:
-    """Yields the port at which the application is served."""
-    listener = listen()
-    serving = asyncio.create_task(serve(LocalHost(app), listener, **options))
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
-
-
-async def hello(scope: Scope, receive: Receive, send: Send) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
-    await send({"type": "http.response.body", "body": b"hello"})
-
-
 async def said(words: bytes, app: ASGIApp = hello) -> bytes:
     """The answer, until the server closes the connection."""
-    async with served(app) as port:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async with serving(LocalHost(app)) as address:
+        reader, writer = await asyncio.open_connection(*address)
         writer.write(words)
         answer = b""
-        try:
+        with suppress(ConnectionResetError):
             while piece := await reader.read(1 << 16):
                 answer += piece
-        except ConnectionResetError:
-            pass
         writer.close()
         return answer
 
@@ -91,15 +74,14 @@ async def test_who_is_being_answered_stays_connected() -> None:
     released = asyncio.Event()
 
     async def held(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"6")]})
-        await send({"type": "http.response.body", "body": b"slow", "more_body": True})
+        await begin(send)
         await released.wait()
         await send({"type": "http.response.body", "body": b"ly"})
 
-    async with served(held, max_connections=6) as port:
+    async with serving(LocalHost(held), max_connections=6) as address:
         lines = []
         for _ in range(7):
-            lines.append(await asyncio.open_connection("127.0.0.1", port))
+            lines.append(await asyncio.open_connection(*address))
             lines[-1][1].write(b"GET" + HEAD + b"\r\n")
             await asyncio.wait([asyncio.create_task(lines[-1][0].readuntil(b"slow"))])
         released.set()
@@ -119,22 +101,20 @@ async def endless(scope: Scope, receive: Receive, send: Send) -> None:
 
 async def taken(pause_s: float) -> int:
     """Bytes of that answer that somebody gets who takes 64 KiB at a time, with pauses."""
-    async with served(endless) as port:
+    async with serving(LocalHost(endless)) as address:
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
             connection.setblocking(False)
             loop = asyncio.get_running_loop()
-            await loop.sock_connect(connection, ("127.0.0.1", port))
+            await loop.sock_connect(connection, address)
             await loop.sock_sendall(connection, b"GET" + HEAD + b"Connection: close\r\n\r\n")
             num_bytes, pieces = 0, 0
-            try:
+            with suppress(ConnectionResetError):
                 while piece := await loop.sock_recv(connection, 1 << 16):
                     num_bytes += len(piece)
                     pieces += 1
                     if pieces < 10:
                         await asyncio.sleep(pause_s)
-            except ConnectionResetError:
-                pass
             return num_bytes
 
 
@@ -165,11 +145,11 @@ async def test_who_takes_nothing_makes_room(stalled_s: float, monkeypatch: pytes
         is_behind.set()
 
     monkeypatch.setattr(connection.Connection, "pause_writing", paused)
-    async with served(endless, max_connections=2) as port:
-        _, silent = await asyncio.open_connection("127.0.0.1", port, limit=1 << 10)
+    async with serving(LocalHost(endless), max_connections=2) as address:
+        _, silent = await asyncio.open_connection(*address, limit=1 << 10)
         silent.write(b"GET" + HEAD + b"\r\n")
         await is_behind.wait()
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection(*address)
         writer.write(b"GET" + HEAD + b"\r\n")
         answers = await asyncio.gather(reader.readexactly(12), return_exceptions=True)
         assert isinstance(answers[0], bytes) == (stalled_s == 0)

@@ -23,15 +23,11 @@ from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.web import server
 from goodspeed.serving.web.address import parse_address, url
 from goodspeed.serving.web.guards import Counted, KeyCheck, LocalHost
-from goodspeed.serving.web.server import serve
 from tests.listening import listen
+from tests.serving.web.serving import hello, serving
 from tests.waiting import run_async, until
 
 KEYS = Keys(["first-key", "second-key"])
-
-
-async def hello(scope: Scope, receive: Receive, send: Send) -> None:
-    await PlainTextResponse("hello")(scope, receive, send)
 
 
 async def broken(scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,15 +42,11 @@ def ask_a_server(app: ASGIApp) -> tuple[int, bytes]:
     """Sends one request over a real socket, to a server that is stopped afterwards."""
 
     async def talk() -> bytes:
-        listener = listen()
-        address = listener.getsockname()
-        serving = asyncio.create_task(serve(app, listener))
-        reader, writer = await asyncio.open_connection(*address)
-        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        answer = await reader.read()
-        writer.close()
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+        async with serving(app) as address:
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            answer = await reader.read()
+            writer.close()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(*address)
         return answer
@@ -130,9 +122,7 @@ def test_a_bad_file_of_keys_is_said_without_showing_it(content: str, what: str, 
         api_keys.read(str(tmp_path / "missing"))
 
 
-def test_a_file_of_keys_is_read_again_when_it_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_of_keys_is_read_again_when_it_changes(tmp_path, monkeypatch, caplog) -> None:
     monkeypatch.setattr(api_keys, "LOOK_S", 0.0)
     file = tmp_path / "keys"
     file.touch(0o600)
@@ -223,9 +213,7 @@ def test_what_nobody_caught_is_a_500_and_logged(caplog: pytest.LogCaptureFixture
     ("path", "status"),
     [("/v1/chat/completions", 503), ("/v1/completions", 503), ("/v1/responses", 503), ("/v1/messages", 529)],
 )
-def test_an_answer_that_the_end_of_the_server_cuts_off_is_an_error_of_its_api(
-    path: str, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_the_end_of_the_server_cuts_off_is_an_error_of_its_api(path, status, monkeypatch) -> None:
     async def cut_off() -> bytes:
         entered = asyncio.Event()
 
@@ -233,13 +221,10 @@ def test_an_answer_that_the_end_of_the_server_cuts_off_is_an_error_of_its_api(
             entered.set()
             await asyncio.Event().wait()
 
-        listener = listen()
-        serving = asyncio.create_task(serve(waiting, listener))
-        reader, writer = await asyncio.open_connection(*listener.getsockname())
-        writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n".encode())
-        await entered.wait()
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+        async with serving(waiting) as address:
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n".encode())
+            await entered.wait()
         answer = await reader.read()
         writer.close()
         return answer

@@ -29,6 +29,7 @@ from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import LogitRules, Sampling, TokenLogprobs
 from goodspeed.wire.zmq.opening_channels import bind_verify, connect_draft
+from tests.memory_network import MemoryNetwork
 from verify_node.config import VerifyConfig
 from verify_node.process import assembly as verify_assembly
 from verify_node.process import preflight as verify_preflight
@@ -49,14 +50,8 @@ def prompt_ids(index: int) -> tuple[int, ...]:
 
 def make_request(prompt: Sequence[int], max_tokens: int = 32, **options: Any) -> Generation:
     sampling = {key: options.pop(key) for key in ("temperature", "top_k", "top_p", "seed") if key in options}
-    return Generation(
-        session_id=secrets.token_bytes(16),
-        prompt=tuple(prompt),
-        sampling=Sampling(**sampling),
-        max_tokens=max_tokens,
-        stop_ids=load("tiny-target").eos_ids,
-        **options,
-    )
+    options = {"stop_ids": load("tiny-target").eos_ids, **options}
+    return Generation(secrets.token_bytes(16), tuple(prompt), Sampling(**sampling), max_tokens, **options)
 
 
 @cache
@@ -69,12 +64,16 @@ def alone(
     return tuple(generate(target, engine, list(prompt), sampling, max_tokens, target.eos_ids, rules=rules))
 
 
-def verify_daemon(**options: Any) -> VerifyDaemon:
-    """A verify node that measures nothing."""
-    config, target = VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:0", **options), load("tiny-target")
+def verify_daemon(network: MemoryNetwork | None = None, /, **options: Any) -> VerifyDaemon:
+    """A verify node that measures nothing, on real sockets or in a network."""
+    options = {"bind": "tcp://127.0.0.1:0", **options}
+    config, target = VerifyConfig(model="tiny-target", **options), load("tiny-target")
     welcome = verify_assembly.make_welcome(config, target)
     keys, enrolment = verify_preflight.read_keys(config)
-    channel = bind_verify(config.bind, max_message_bytes=welcome.max_message_bytes, keys=keys)
+    if network is None:
+        channel = bind_verify(config.bind, max_message_bytes=welcome.max_message_bytes, keys=keys)
+    else:
+        channel = network.bind_verify()
     engine, events = verify_assembly.make_engine(config, target), EventLog(enabled=False)
     return verify_assembly.build(config, engine, channel, welcome, events, Refined(), enrolment)
 

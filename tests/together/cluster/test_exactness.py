@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from msgspec.structs import replace
 from transformers import AutoModelForCausalLM
 
 from draft_node.core.actions import Finish
@@ -80,14 +79,9 @@ def every_sampling(first_seed: int, max_tokens: int = 32, **options: Any) -> lis
     """Texts of every sampling; three of four have rules for their logits, which are others for other first seeds."""
     return [
         make_request(
-            prompt_ids(first_seed + i),
-            max_tokens,
-            seed=first_seed + i,
-            logit_rules=RULES[(first_seed + i) % len(RULES)],
-            **sampling,
-            **options,
+            prompt_ids(seed), max_tokens, seed=seed, logit_rules=RULES[seed % len(RULES)], **sampling, **options
         )
-        for i, sampling in enumerate(SAMPLINGS)
+        for seed, sampling in enumerate(SAMPLINGS, first_seed)
     ]
 
 
@@ -102,13 +96,14 @@ DRAFTS: dict[str, dict[str, Any]] = {
 }
 
 
+PAPER = {"preset": "paper", "policy": "fixed", "budget": 9}
+
+
 @pytest.mark.parametrize(
     "verify_options",
     [
         pytest.param({}, id="continuous", marks=pytest.mark.thorough),
-        pytest.param(
-            {"preset": "paper", "policy": "fixed", "budget": 9}, id="barrier-fixed", marks=pytest.mark.thorough
-        ),
+        pytest.param(PAPER, id="barrier-fixed", marks=pytest.mark.thorough),
         pytest.param({"budget": 1, "max_round_tokens": 16}, id="starved"),
         pytest.param({"kv_pages": 44}, id="preempted", marks=pytest.mark.thorough),
     ],
@@ -145,13 +140,8 @@ def test_greedy_text_is_that_of_plain_transformers() -> None:
 @pytest.mark.parametrize("verification", ["match", "ratio"])
 def test_a_draft_equal_to_the_target_is_always_accepted(verification: Verification) -> None:
     """But for alternatives in trees, which are for when it is not. Texts do not end: what follows would be dropped."""
-    requests = [
-        replace(
-            make_request(prompt_ids(i), 32, temperature=1.0, seed=i, verification=verification, drafter="model"),
-            stop_ids=(),
-        )
-        for i in range(3)
-    ]
+    asked: dict[str, Any] = {"temperature": 1.0, "verification": verification, "drafter": "model", "stop_ids": ()}
+    requests = [make_request(prompt_ids(i), 32, seed=i, **asked) for i in range(3)]
     cluster = Cluster({"preset": "paper"}, {"a": {"model": "tiny-target", "proposal": "dense-fp32"}})
     cluster.serve({"a": requests})
     counts = cluster.verify.core.counts

@@ -24,8 +24,6 @@ from draft_node.service.service import Service
 from goodspeed.drafting.proposing import Proposed
 from goodspeed.engine.torch import checkpoints
 from goodspeed.errors import Busy, RequestRefused
-from goodspeed.fair.refined import Refined
-from goodspeed.serving.events import EventLog
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.measuring.metrics import Registry, exposition
 from goodspeed.serving.sampling_defaults import SamplingRequest
@@ -33,10 +31,8 @@ from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, encode
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Verdict
 from tests.memory_network import MemoryNetwork, Packet, peer_name
-from tests.together.cluster.cluster import load, prompt_ids
+from tests.together.cluster.cluster import prompt_ids, verify_daemon
 from tests.waiting import until
-from verify_node.config import VerifyConfig
-from verify_node.process import assembly as verify_assembly
 from verify_node.process.daemon import VerifyDaemon
 from verify_node.watch import metrics as verify_metrics
 
@@ -120,19 +116,9 @@ class Pair:
         self.draft_registry = draft_metrics.create_registry(self.draft, self.service.stats, self.answered)
 
     def _verify(self) -> VerifyDaemon:
-        config = VerifyConfig(
-            model="tiny-target",
-            bind="tcp://10.0.0.1:5555",  # no loopback, so the draft model is no rival of the target's and never rests
-            trusted_network=True,
-            kv_pages=9,
-            budget=4,
-            slo_tier=("easy:tpot=1000s", "hard:tpot=0.1ms"),
-        )
-        target = load("tiny-target")
-        welcome = verify_assembly.make_welcome(config, target)
-        engine = verify_assembly.make_engine(config, target)
-        events = EventLog(enabled=False)
-        return verify_assembly.build(config, engine, self.network.bind_verify(), welcome, events, Refined())
+        elsewhere = "tcp://10.0.0.1:5555"  # no loopback, so the draft model is no rival of the target's and never rests
+        memory: dict[str, Any] = {"kv_pages": 9, "budget": 4, "slo_tier": ("easy:tpot=1000s", "hard:tpot=0.1ms")}
+        return verify_daemon(self.network, bind=elsewhere, trusted_network=True, **memory)
 
     def _draft(self) -> DraftDaemon:
         config = DraftConfig(name="a", model="tiny-target", max_sessions=2)
@@ -228,9 +214,6 @@ def seen() -> dict[str, Seen]:
     before = {node: served(registry) for node, registry in registries.items()}
     asyncio.run(pair.play())
     return {node: Seen(before[node], served(registry)) for node, registry in registries.items()}
-
-
-# -- tests -------------------------------------------------------------------------------------------------------------
 
 
 BY_SELECTION = frozenset(

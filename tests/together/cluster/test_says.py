@@ -28,7 +28,6 @@ def full() -> Iterator[int]:
 
 def line_with(process: Fork, text: str) -> str:
     """The next line of its standard error that has this text."""
-    assert process.stderr is not None
     for line in process.stderr:
         if text in line:
             return line.rstrip("\n")
@@ -52,7 +51,6 @@ def ask(
 def test_both_daemons_tell_a_person_what_they_do() -> None:
     words = ("--model", "tiny-target", "--bind", "tcp://127.0.0.1:0", "--http", "127.0.0.1:0")
     with Fork("verify_node", *words) as verify:
-        assert verify.stderr is not None
         assert verify.stderr.readline() == "goodspeed-verify: loading tiny-target ...\n"
         endpoint = line_with(verify, "goodspeed-verify: listening at tcp://").rpartition(" ")[2]
         assert re.search(r"the page is at http://127\.0\.0\.1:\d+$", line_with(verify, "page"))
@@ -67,7 +65,6 @@ def test_both_daemons_tell_a_person_what_they_do() -> None:
         verify.send_signal(signal.SIGTERM)
         assert "stopping" in line_with(verify, "goodspeed-verify: ")
         assert verify.wait(timeout=60) == 0
-        assert verify.stdout is not None
         assert verify.stdout.read() == ""  # that is for results
 
 
@@ -84,7 +81,6 @@ def test_nodes_whose_log_finds_no_room_go_on(full: int) -> None:
     """The verify node, which says what it profiled, and the draft node, at whatever level they log."""
     words = ("--model", "tiny-target", "--bind", "tcp://127.0.0.1:0", "--json", "--log-level", "debug")
     with Fork("verify_node", *words, stderr=full) as process:
-        assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
         status, out, _ = ask(ready["endpoint"], "--log-level", "debug", stderr=full)
         assert (status, num_tokens(out)) == (0, 4)
@@ -109,16 +105,12 @@ def num_tokens(out: str) -> int:
     return len([json.loads(line) for line in out.splitlines()][-1]["prompts"][0]["token_ids"])
 
 
-# -- interrupted -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_before_the_end(number: signal.Signals, tmp_path: Path, verify: VerifyNode) -> None:
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("".join(json.dumps({"prompt": text, "seed": 1}) + "\n" for text in ("one", "two", "three")))
     words = ("--model", "tiny-draft-s", "--verify", verify.endpoint, "--prompts", str(prompts), "--max-sessions", "1")
     with Fork("draft_node", *words, "--max-tokens", "2000", "--json") as process:
-        assert process.stdout is not None
         while json.loads(process.stdout.readline())["event"] != "tokens":
             pass
         process.send_signal(number)

@@ -10,16 +10,10 @@ import pytest
 
 from tests.nodes import DraftNode
 from tests.serving.web.attackers import attacking
+from tests.serving.web.test_attacks import AT_MOST_S, NUM_ATTACKERS, WITHIN_S
 from tests.together.http.conftest import draft_node
 
 pytestmark = pytest.mark.alone
-
-NUM_ATTACKERS = 1000
-WITHIN_S = 1.0
-"""Seconds in which users are answered: the median of ten."""
-
-AT_MOST_S = 15.0
-"""How soon each one is. The attackers share the cores with the node, so one answer may wait for a busy machine."""
 
 KEY = {"Authorization": "Bearer users-key"}
 

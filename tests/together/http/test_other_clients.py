@@ -20,9 +20,6 @@ from tests.together.http.test_texts import MODEL, user
 pytestmark = [pytest.mark.nodes, pytest.mark.filterwarnings("ignore")]
 
 
-# -- the official client -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.essential
 def test_the_stream_helper_of_chats(client: openai.OpenAI, expected: str) -> None:
     with client.chat.completions.stream(model=MODEL, messages=user(ASKED), max_tokens=MAX_TOKENS, seed=7) as stream:
@@ -80,7 +77,12 @@ def test_a_call_in_a_response_that_has_to_be(tools_client: openai.OpenAI, choice
     assert [(one.name, one.arguments) for one in streamed] == [(call.name, call.arguments)]
 
 
-# -- Anthropic's client ------------------------------------------------------------------------------------------------
+def second_turn(url: str, expected: str) -> str | None:
+    """The answer to a plain request that asks on after the expected text."""
+    said: Any = [*user(ASKED), {"role": "assistant", "content": expected}, *user("And of Spain?")]
+    with official(url) as client:
+        chat = client.chat.completions.create(model=MODEL, messages=said, max_tokens=MAX_TOKENS, seed=7)
+    return chat.choices[0].message.content
 
 
 def anthropics(url: str) -> Any:
@@ -105,10 +107,7 @@ def test_anthropics_client(url: str, expected: str) -> None:
         assert counted.input_tokens == message.usage.input_tokens
         turns = [*user(ASKED), message.to_param(), *user("And of Spain?")]
         [follow_up] = client.messages.create(**options | {"messages": turns}).content
-        said: Any = [*user(ASKED), {"role": "assistant", "content": expected}, *user("And of Spain?")]
-    with official(url) as other:
-        chat = other.chat.completions.create(model=MODEL, messages=said, max_tokens=MAX_TOKENS, seed=7)
-    assert follow_up.text == chat.choices[0].message.content
+    assert follow_up.text == second_turn(url, expected)
 
 
 @pytest.mark.clients
@@ -127,9 +126,6 @@ def test_a_call_in_a_message_that_has_to_be(tools_url: str, choice: Any) -> None
             [streamed] = [block for block in stream.get_final_message().content if block.type == "tool_use"]
         assert (streamed.name, streamed.input) == (call.name, call.input)
         assert client.messages.count_tokens(model=MODEL, messages=user(ASKED), tools=[tool]).input_tokens > 50
-
-
-# -- the agents SDK ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.clients
@@ -152,9 +148,6 @@ def test_the_agents_sdk(url: str, expected: str, kind: str) -> None:
     assert asyncio.run(run()) == (expected, expected)
 
 
-# -- litellm -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def litellm(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it asks for a list of prices
@@ -170,9 +163,6 @@ def test_litellm(url: str, expected: str, litellm: Any) -> None:
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == expected
 
 
-# -- langchain ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.clients
 @pytest.mark.parametrize("by_responses", [False, True])
 def test_langchain(url: str, expected: str, by_responses: bool) -> None:
@@ -181,12 +171,6 @@ def test_langchain(url: str, expected: str, by_responses: bool) -> None:
     model = langchain.ChatOpenAI(**options, use_responses_api=by_responses, extra_body=EXTRA, max_retries=0)
     assert model.invoke(ASKED).text == expected
     assert "".join(chunk.text for chunk in model.stream(ASKED)) == expected
-
-
-# -- frameworks that are built on the official client: what their users do first works as documented -------------------
-
-
-# -- instructor --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.clients
@@ -198,9 +182,6 @@ def test_instructor_forces_a_tool(tools_url: str) -> None:
     assert isinstance(chats.create(**asked, **EXTRA, reasoning_effort="none"), City)
     responses = instructor.from_openai(official(tools_url), mode=instructor.Mode.RESPONSES_TOOLS).chat.completions
     assert isinstance(responses.create(**asked, reasoning={"effort": "none"}, extra_body=EXTRA), City)
-
-
-# -- pydantic-ai -------------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -229,9 +210,6 @@ def test_pydantic_ai(url: str, expected: str, kind: str) -> None:
     asyncio.run(write())
 
 
-# -- llm ---------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.clients
 def test_llm(url: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As its documents have it: the address in a file; then text, stream, schema and a second turn."""
@@ -249,13 +227,7 @@ def test_llm(url: str, expected: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert 0 < streamed.usage().output <= MAX_TOKENS
     assert City.model_validate_json(model.prompt(ASKED, stream=False, schema=City, key="none", seed=7).text())
     follow_up = conversation.prompt("And of Spain?", stream=False, **options).text()
-    said: Any = [*user(ASKED), {"role": "assistant", "content": expected}, *user("And of Spain?")]
-    with official(url) as client:
-        chat = client.chat.completions.create(model=MODEL, messages=said, max_tokens=MAX_TOKENS, seed=7)
-    assert follow_up == chat.choices[0].message.content
-
-
-# -- inspect-ai --------------------------------------------------------------------------------------------------------
+    assert follow_up == second_turn(url, expected)
 
 
 @pytest.mark.clients

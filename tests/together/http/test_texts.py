@@ -139,13 +139,8 @@ def test_logprobs_are_the_targets_own(client: openai.OpenAI) -> None:
     told: Any = choice.logprobs  # the client's type has every field of it optional
     assert "".join(told.tokens) == choice.text
     assert [choice.text[offset:][:1] for offset in told.text_offset] == [t[:1] for t in told.tokens]
-    content = (
-        client.chat.completions.create(
-            model=MODEL, messages=user(prompt(0)), max_tokens=24, seed=1, logprobs=True, top_logprobs=5
-        )
-        .choices[0]
-        .logprobs.content
-    )
+    options: dict[str, Any] = {"model": MODEL, "max_tokens": 24, "seed": 1, "logprobs": True, "top_logprobs": 5}
+    content = client.chat.completions.create(messages=user(prompt(0)), **options).choices[0].logprobs.content
     chat = tokenizer.apply_chat_template(user(prompt(0)), add_generation_prompt=True, return_dict=False)
     flat = [(token.token, token.logprob, {top.token: top.logprob for top in token.top_logprobs}) for token in content]
     plain = zip(told.tokens, told.token_logprobs, told.top_logprobs, strict=True)

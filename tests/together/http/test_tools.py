@@ -79,9 +79,6 @@ def test_streams_and_drafts_say_the_same(client: openai.OpenAI) -> None:
         assert streamed.finish_reason == whole.finish_reason
 
 
-# -- the embedded models, which learned no tools -----------------------------------------------------------------------
-
-
 def test_calls_of_a_target_that_ends_its_turns_with_a_stop_string(url: str) -> None:
     with official(url) as client:
         for seed in SEEDS:

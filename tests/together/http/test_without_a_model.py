@@ -78,18 +78,9 @@ def test_prompts_are_served_without_torch(words: tuple[str, ...], endpoint: str,
         "print(*{'torch', 'starlette'} & sys.modules.keys(), file=sys.stderr)\n"
         "sys.exit(status)"
     )
-    words = (
-        *words,
-        "--verify",
-        endpoint,
-        "--prompts",
-        str(prompts),
-        "--max-tokens",
-        "40",
-        "--log-level=error",
-        "--json",
-    )
-    run = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=600)
+    asked = (f"--verify={endpoint}", f"--prompts={prompts}", "--max-tokens=40", "--log-level=error", "--json")
+    command = [sys.executable, "-c", program, *words, *asked]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert (run.returncode, run.stderr.strip()) == (0, "")
     results = sorted(json.loads(run.stdout.splitlines()[-1])["prompts"], key=lambda result: result["index"])
     assert [result["text"] for result in results] == [generated(prompt(i), 40, seed=i) for i in range(3)]

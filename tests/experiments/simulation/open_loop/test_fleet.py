@@ -15,17 +15,11 @@ from experiments.slos_serve import OURS, POLICIES
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 
-SETTINGS = replace(
-    Settings(
-        num_clients=4,
-        max_round_tokens=200,
-        round_cost=Linear(fixed_s=0.01, token_s=1e-3),
-        known_cost=True,
-        self_draft=False,
-        latency_s=(0.0,),
-    ),
-    **POLICIES[OURS],
+COST = Linear(fixed_s=0.01, token_s=1e-3)
+BASE = Settings(
+    num_clients=4, max_round_tokens=200, round_cost=COST, known_cost=True, self_draft=False, latency_s=(0.0,)
 )
+SETTINGS = replace(BASE, **POLICIES[OURS])
 SLO = Objectives(0.5, 0.2)
 STAY, FITS, RING = Routing(None), Routing(), Routing("ring")
 
