@@ -4,11 +4,12 @@ This module is the engine `openvino` (`engines.EngineKind`).
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import openvino as ov
@@ -20,13 +21,15 @@ from goodspeed.engine.gguf import vocabulary
 from goodspeed.engine.gguf.file import GgufFile
 from goodspeed.engine.gguf.file import read as read_gguf
 from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
-from goodspeed.engine.model_files.finding import GRAPH, WEIGHTS, find_model, refuse_settings
+from goodspeed.engine.model_files.finding import GRAPH, WEIGHTS, ModelFiles, find_model, refuse_settings
 from goodspeed.engine.openvino import folder as openvino_folder
 from goodspeed.engine.openvino import graph
 from goodspeed.engine.openvino.engine import OpenVinoEngine
 from goodspeed.engine.openvino.model import PAGE_SIZE, Compiled
+from goodspeed.engine.openvino.weights import Constants
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.tokenizing import generation_settings, tokenizer_folder
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 
 NUM_SAMPLES = 64
@@ -57,44 +60,56 @@ def load(
     refuse_settings(name, device, dtype, engine="openvino")
     found, in_float32 = find_model(name), dtype == "float32"
     settings = generation_settings.choose(name, None if found.kind == "gguf" else found.path, generation_config)
-    if found.kind == "gguf":
-        file = read_gguf(found.path, name)
-        known, context_len, kept = vocabulary.load(file), file.context_len, KeptTokens.of(file)
-        mask_id, num_parallel = file.parallel
-        (model, constants), identity = graph.build(file, in_float32=in_float32), _sampled(file)
-    else:
-        known, kept, mask_id, num_parallel = tokenizer_folder.load(name, "--model"), None, None, 1
-        model, identity = openvino_folder.read(name, found.path / GRAPH), _sampled_folder(found.path)
-        constants = None
-        context_len = openvino_folder.context_len(name, found.path, model)
+    read = _read(name, found, in_float32=in_float32)
     is_exact = exact and not in_float32
-    try:
-        compiled = Compiled(model, constants, in_float32=in_float32, num_threads=num_threads, exact=is_exact)
-    except RuntimeError as error:
-        raise _not_served(name, error) from error
+    with _naming(name):
+        compiled = Compiled(read.model, read.constants, in_float32=in_float32, num_threads=num_threads, exact=is_exact)
     checkpoint = Checkpoint.of(
-        known,
+        read.vocabulary,
         num_rows=compiled.vocab_size,
         model=compiled,
-        context_len=context_len,
+        context_len=read.context_len,
         device=torch.device("cpu"),
         dtype=torch.float32,
         settings=settings,
         engine="openvino",
         activations="int8" if not in_float32 and has_int8() else "",
-        mask_id=mask_id,
-        num_parallel=num_parallel,
+        mask_id=read.mask_id,
+        num_parallel=read.num_parallel,
     )
-    columns = np.arange(compiled.vocab_size) if kept is None else kept.tokens
-    columns = columns[(columns < checkpoint.num_tokens) & (columns != mask_id)]
-    try:
+    columns = np.arange(compiled.vocab_size) if read.kept is None else read.kept.tokens
+    columns = columns[(columns < checkpoint.num_tokens) & (columns != read.mask_id)]
+    with _naming(name):
         bits = check_bits(checkpoint, columns, exact=is_exact)
-    except RuntimeError as error:
-        raise _not_served(name, error) from error
-    checkpoint = replace(checkpoint, model_fingerprint=_fingerprint(identity, compiled, bits))
+    checkpoint = replace(checkpoint, model_fingerprint=_fingerprint(read.identity, compiled, bits))
     compiled.measure_changes()  # from now on passes have spare rows; the trial's had none
     compiled.packed()
     return checkpoint
+
+
+class _Read(NamedTuple):
+    """What a file or a folder holds."""
+
+    model: ov.Model
+    constants: Constants | None  # None: they are the model's own
+    identity: bytes  # for the fingerprint
+    vocabulary: Vocabulary
+    context_len: int
+    kept: KeptTokens | None = None
+    mask_id: int | None = None
+    num_parallel: int = 1
+
+
+def _read(name: str, found: ModelFiles, *, in_float32: bool) -> _Read:
+    if found.kind == "gguf":
+        file = read_gguf(found.path, name)
+        known, kept = vocabulary.load(file), KeptTokens.of(file)
+        model, constants = graph.build(file, in_float32=in_float32)
+        return _Read(model, constants, _sampled(file), known, file.context_len, kept, *file.parallel)
+    known = tokenizer_folder.load(name, "--model")
+    model = openvino_folder.read(name, found.path / GRAPH)
+    context_len = openvino_folder.context_len(name, found.path, model)
+    return _Read(model, None, _sampled_folder(found.path), known, context_len)
 
 
 def has_int8() -> bool:
@@ -117,9 +132,15 @@ def token_bytes(checkpoint: Checkpoint) -> int:
     return compiled.page_bytes // PAGE_SIZE
 
 
-def _not_served(name: str, error: RuntimeError) -> UnsupportedModelError:
-    what = f"OpenVINO {ov.get_version()} cannot compute it on this CPU ({openvino_folder.last_line(error)})"
-    return UnsupportedModelError(f"{name}: {what}; use another model, or a checkpoint's folder, which torch computes")
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Raises UnsupportedModelError for what OpenVINO cannot compute."""
+    try:
+        yield
+    except RuntimeError as error:
+        what = f"OpenVINO {ov.get_version()} cannot compute it on this CPU ({openvino_folder.last_line(error)})"
+        instead = "use another model, or a checkpoint's folder, which torch computes"
+        raise UnsupportedModelError(f"{name}: {what}; {instead}") from error
 
 
 def check_bits(checkpoint: Checkpoint, columns: NDArray[np.int64], *, exact: bool) -> bytes:
