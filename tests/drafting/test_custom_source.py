@@ -66,7 +66,7 @@ def make_drafter(source: Any, vocab_size: int = 100) -> SourceDrafter:
 
 
 def step(drafter: SourceDrafter, propose: Propose) -> Proposed:
-    """What a step drafts, in which nothing else is asked for."""
+    """Returns what a step drafts, in which nothing else is asked for."""
     drafter.add(propose)
     [proposed] = drafter.step()
     assert not drafter.busy

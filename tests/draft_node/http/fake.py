@@ -61,7 +61,7 @@ def body_of(path: str, max_tokens: int = 3, **body: Any) -> dict[str, Any]:
 
 
 def scope_of(path: str, host: str = "127.0.0.1") -> dict[str, Any]:
-    """What a server tells an application of a request with JSON in it."""
+    """Returns what a server tells an application of a request with JSON in it."""
     line = {"type": "http", "method": "POST", "path": path, "query_string": b""}
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
     return {**line, "headers": headers, "client": (host, 1)}

@@ -71,13 +71,13 @@ def wanted(number: int = 1, length: int = 12, text: tuple[int, ...] = TEXT, **ch
 
 
 def tokens_of(drafter: LlamaDrafter, number: int = 1, **options: Any) -> tuple[int, ...]:
-    """What is drafted for `wanted` with these options."""
+    """Returns what is drafted for `wanted` with these options."""
     found: tuple[int, ...] = run(drafter, wanted(number, **options))[0].tokens
     return found
 
 
 def ours(*proposes: Propose) -> Any:
-    """What a draft model of our own proposes."""
+    """Returns what a draft model of our own proposes."""
     checkpoint = checkpoints.load("tiny-draft-s")
     return run(Drafter(checkpoint, start(checkpoint, num_pages=256), max_width=1), *proposes)
 

@@ -129,7 +129,7 @@ def really(run: Recording) -> Seen:
 
 
 def computed(run: Recording) -> Acceptances:
-    """What each session's draft model proposes for the target's text, recorded offline."""
+    """Returns what each session's draft model proposes for the target's text, recorded offline."""
     target, made = checkpoints.load(TARGET), []
     for opened in run.sessions:
         prompt = prompts.demo()[int(opened.client.removeprefix("client-")) - 1]

@@ -91,7 +91,7 @@ def test_a_text_without_a_token_is_not_kept():
 
 
 def drafted(length, theirs=0.0, own=DEFAULT_LEAST_PROBABILITY, text=BEGUN, **changes):
-    """What is drafted beyond a text when the history has the whole of it."""
+    """Returns what is drafted beyond a text when the history has the whole of it."""
     history = History(1000, per_user=False)
     history.add("", (*PROMPT, *TEXT))
     return NgramDrafter(make_request(**changes), history, own).draft(text, length, theirs).tokens
