@@ -146,8 +146,9 @@ class Rounds:
             if session.num_cached is None:
                 self.counts.looked_up(len(session.tokens), entry.start)
             session.enter(now, is_prefill=entry.num_prefill > 0, num_cached=entry.start)
-        for session_id in planned.crowded_out:
-            self.sessions[session_id].lack_pages(now)
+        crowded_out = frozenset(planned.crowded_out)
+        for session in ready:
+            session.find_pages(session.session_id not in crowded_out, now)
         return planned
 
     def _pack(self, ready: list[Session], now: float) -> Round:

@@ -44,6 +44,8 @@ def plan(
     freed in `pool` at once. allotment: the promised sessions' part; promised sessions go first, and are never
     preempted. room: bounds the prefill of the others by its time.
     """
+    asked = {session.session_id for session in ready}
+    allotment = allotment._replace(floor={key: most for key, most in allotment.floor.items() if key in asked})
     packing = _Packing(limits, pool, drafted, allotment, room)
     ready = in_turns(sorted(ready, key=packing.turn), pool, packing.promised, number)
     packing.follow(ready)

@@ -71,7 +71,7 @@ class Session:
     story: Story = field(default_factory=Story)  # of all sessions
     num_cached: int | None = None  # prompt tokens that were cached before its first round; None before that
     num_known: int = 0  # length of its text, with the prompt, before it was reopened
-    lacks_pages: bool = False  # since the latest round that it took part in
+    lacks_pages: bool = False  # in the latest round that it could have taken part in
 
     def __post_init__(self) -> None:
         """The session continues its draft node's text."""
@@ -339,16 +339,16 @@ class Session:
     def enter(self, now: float, *, is_prefill: bool, num_cached: int) -> None:
         """Starts a round in which it takes part. num_cached: tokens of its text that need no prefill."""
         self._wait_for("prefill" if is_prefill else "round", now)
-        self.lacks_pages = False
         if self.num_cached is None:
             self.num_cached = min(num_cached, len(self.opened.prompt))
 
-    def lack_pages(self, now: float) -> None:
-        """Starts a round without it, for lack of pages."""
-        if not self.lacks_pages:  # else many such rounds would push all other events out of its story
+    def find_pages(self, enough: bool, now: float) -> None:
+        """Starts a round that it could take part in; without enough pages it waits for memory."""
+        if not (enough or self.lacks_pages):  # else many such rounds would push all other events out of its story
             self.story.note(self.session_id, "lack pages for tokens", len(self.tokens), self.phase, now)
-        self.lacks_pages = True
-        self._wait_for("memory", now)
+        self.lacks_pages = not enough
+        if not enough:
+            self._wait_for("memory", now)
 
     def advance(self, now: float) -> None:
         """Ends a round in which it took part."""

@@ -172,7 +172,8 @@ class Promises:
             return NO_PROMISES
         ready = list(ready)
         self._pause_or_resume({session.session_id for session in ready}, now)
-        others = (session for session in ready if session.session_id not in self.promised)
+        # Tokens kept free for a session that found no pages would be lost to those that have some.
+        others = (one for one in ready if one.session_id not in self.promised and not one.lacks_pages)
         waiting = sorted(others, key=lambda session: (session.ready_since, session.admitted))  # as in packing
         self._floor.keep({session.client.name for session in sessions.values()})
         return allot(

@@ -357,6 +357,20 @@ def test_who_is_promised_something_keeps_its_memory_while_it_is_away() -> None:
     assert session_id(2) in desk.core.pool
 
 
+def test_a_prompt_that_finds_no_memory_keeps_nothing_free_that_others_could_have() -> None:
+    """Promises are late, so that best effort has its floor alone. One of two clients cannot use it until pages come."""
+    desk = promising("a", "b", "c", num_pages=36)
+    for number in (1, 2, 3):
+        assert ask(desk, number, Slo(Objectives(ttft_s=0.1, tpot_s=0.02)), max_tokens=24) is True
+    assert desk.open("b", 4, max_tokens=12) + desk.open("c", 5, prompt=[1] * 130, max_tokens=8) == []
+    for _ in range(40):
+        planned = desk.plan()
+        assert planned.crowded_out == (session_id(5),)
+        desk.finish(planned, 0.1)
+        desk.acknowledge()
+    assert len(desk.text(4)) >= 5, "an eighth of the rounds"
+
+
 def test_alone_on_the_node_the_time_of_a_promise_stands_still_too(desk: Desk) -> None:
     ask(desk, 1, max_tokens=100)
     serve_unheard(desk)
