@@ -168,14 +168,7 @@ class Drafter(DraftModel):
         changed = process(logits, [self._text_rows(row) for row in rows], num_tokens=self.num_tokens)
         if changed is logits:
             return rows, logits
-        can_draw = (changed.amax(-1) > float("-inf")).tolist()
-        if all(can_draw):
-            return rows, changed
-        for row in compress(rows, (not each for each in can_draw)):
-            row.job.tree.close(row.parent)
-            if row.is_first:
-                row.job.length = row.job.num_drafted
-        return list(compress(rows, can_draw)), changed[can_draw]
+        return _drawing(rows, changed, changed.amax(-1) > float("-inf"))
 
     def _text_rows(self, row: Row) -> TextRows:
         """Returns the input of `process` for the token of a row."""
@@ -218,6 +211,9 @@ class Drafter(DraftModel):
                         rows[index].job.tree.add(token, probability, parent)
 
     def _draw_from_proposals(self, rows: Sequence[Row], logits: Tensor) -> None:
+        rows, logits = _drawing(rows, logits, logits[:, : self.num_tokens].amax(-1).isfinite())
+        if not rows:
+            return
         batch, positions = self._batch(rows, logits)
         probs = to_probs(logits, batch, num_tokens=self.num_tokens)
         proposal = proposals.make(probs, self.kind, k=self.k)
@@ -238,6 +234,18 @@ class Drafter(DraftModel):
         if job.length == 0:
             return self.caches.num_cached(job) >= len(job.text) - 1
         return job.is_complete
+
+
+def _drawing(rows: Sequence[Row], logits: Tensor, can_draw: Tensor) -> tuple[Sequence[Row], Tensor]:
+    """Returns the rows that draw a token, with their logits; proposals end where others' likeliest token would be."""
+    draw = can_draw.tolist()
+    if all(draw):
+        return rows, logits
+    for row in compress(rows, (not each for each in draw)):
+        row.job.tree.close(row.parent)
+        if row.is_first:
+            row.job.length = row.job.num_drafted
+    return list(compress(rows, draw)), logits[can_draw]
 
 
 def _rows(job: UnfinishedProposal, feed: Feed) -> list[Row]:

@@ -323,6 +323,28 @@ def test_what_is_sent_is_what_was_sampled_from(kind):
         assert int((probs > 0).sum()) <= (16 if kind == "lattice" else VOCAB)
 
 
+@pytest.mark.parametrize("kind", proposals.KINDS)
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_under_ratio_a_proposal_ends_where_the_model_computes_no_probabilities(kind, wrong, monkeypatch):
+    """The verify node would count such numbers as an offence of the draft node."""
+    drafter, num_passes = make_drafter(kind=kind), 0
+    forward = drafter.engine.forward
+
+    def broken(chunks, **options):
+        nonlocal num_passes
+        num_passes += 1
+        logits = forward(chunks, **options)
+        if num_passes > 2:
+            logits[:, 3] = wrong
+        return logits
+
+    monkeypatch.setattr(drafter.engine, "forward", broken)
+    request = make_request(verification="ratio")
+    [proposed] = run(drafter, wanted(request, request.prompt, 5))
+    assert len(proposed.tokens) == 2
+    assert len(proposals.decode(proposed.proposal, 2, VOCAB, proposed.tokens)) == 2
+
+
 @pytest.mark.parametrize(("room", "longest"), [(3.5, 3), (1, 1), (0.5, 0)])
 def test_proposals_fit_into_a_message(room, longest):
     drafter = make_drafter(kind="dense-fp32")
