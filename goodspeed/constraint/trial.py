@@ -24,6 +24,7 @@ START_S, ANSWER_S = 120.0, 20.0
 of time and memory (`worker.py`) end a trial long before, unless the machine hangs."""
 
 LESS = "write fewer or simpler patterns, rules, counts or choices"
+UNSTARTED = "the process that compiles constraints does not start; check the node's limits of memory and processes"
 KILLED = f"compiling it takes too much time or memory; {LESS}"
 
 
@@ -63,20 +64,21 @@ class Trial:
 
     def _started(self) -> "subprocess.Popen[bytes]":
         first = [as_json(self._vocabulary), list(self._vocabulary.eos_ids)]
-        process = subprocess.Popen(
-            python_module(WORKER),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C reaches only the node; when the node ends, this process reads end of file
-        )
+        try:
+            process = subprocess.Popen(
+                python_module(WORKER),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C reaches only the node; when this ends, the process reads end of file
+            )
+        except OSError as error:
+            raise ConstraintError(f"{UNSTARTED} ({error.strerror})") from None
         self._ending = weakref.finalize(self, _kill, process)
         self._process = process
         if not _ask(process, first, START_S):
             self._end()
-            raise ConstraintError(
-                "the process that compiles constraints does not start; check the node's memory limits"
-            )
+            raise ConstraintError(UNSTARTED)
         return process
 
     def _end(self) -> None:

@@ -54,6 +54,14 @@ def test_a_process_that_hangs_is_killed_by_the_clock(monkeypatch: pytest.MonkeyP
     assert trial.problem(GOOD) == KILLED
 
 
+def test_a_process_that_cannot_be_started_is_not_the_constraints_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "python_module", lambda _: ["/nowhere/python"])
+    with pytest.raises(
+        ConstraintError, match=r"does not start; check the node's limits .* \(No such file or directory\)"
+    ):
+        Trial(VOCABULARY).problem(GOOD)
+
+
 def test_memory_is_bounded() -> None:
     """The worker's own limit: what allocates more than it ends with an error, and not with the machine's memory."""
     program = (
