@@ -7,6 +7,7 @@ Magistral and DeepSeek-R1. A format has the name of the corresponding vLLM parse
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Literal, TypeAlias
 
 CallSyntax = Literal["json", "xml", "mistral"]
@@ -141,12 +142,9 @@ ParsedPart: TypeAlias = Content | Thinking | Call
 def joined(parts: Iterable[ParsedPart]) -> list[ParsedPart]:
     """Merges adjacent parts of the same kind, except calls."""
     found = list[ParsedPart]()
-    for part in parts:
-        match found[-1] if found else None, part:
-            case Content(before), Content(text):
-                found[-1] = Content(before + text)
-            case Thinking(before), Thinking(text):
-                found[-1] = Thinking(before + text)
-            case _:
-                found.append(part)
+    for kind, run in groupby(parts, type):
+        alike = list(run)
+        if kind is not Call:
+            alike = [kind("".join(part.text for part in alike if not isinstance(part, Call)))]
+        found += alike
     return found

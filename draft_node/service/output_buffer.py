@@ -27,13 +27,15 @@ class OutputBuffer:
         self._is_dropped = False
         buffers.add(self)
 
-    def put(self, item: Numbered) -> None:
+    def put(self, item: Numbered) -> bool:
+        """Adds an item; returns False if the buffer was dropped, so that no more need be generated."""
         if self._is_dropped:
-            return
+            return False
         self._items.put_nowait(item)
         self.num_held += _size(item)
         while sum(buffer.num_held for buffer in self._buffers) > MAX_UNREAD:
             max(self._buffers, key=lambda buffer: buffer.num_held)._drop()
+        return not self._is_dropped
 
     async def get(self) -> Numbered:
         item = await self._items.get()

@@ -28,10 +28,11 @@ class ChatShape(Chunked):
         return self.prompt_ids(0) | super()._of_all()
 
     def told(self, index: int, choice: Choice, ended: Ended) -> Json:
-        num_calls = sum(isinstance(part, Call) for part in choice.parts)
+        parts = choice.parts
+        num_calls = sum(isinstance(part, Call) for part in parts)
         return {
             "index": index,
-            "message": self._message(choice.parts),
+            "message": self._message(parts),
             "logprobs": self._of(choice.tokens),
             "finish_reason": _reason(ended.reason, num_calls),
             **self.ids_of(choice.tokens),

@@ -64,7 +64,8 @@ async def items_of(shape: Shape, service: Service) -> AsyncGenerator[tuple[int, 
         try:
             async with aclosing(service.write(generation, shape.batch.parser)) as items:
                 async for item in items:
-                    arrived.put((index, item))
+                    if not arrived.put((index, item)):
+                        return  # which closes the session
         except Exception as error:  # raised again below, in the user's task
             arrived.put((index, error))
 

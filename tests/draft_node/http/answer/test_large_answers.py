@@ -4,7 +4,7 @@ import asyncio
 import gc
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import pytest
@@ -21,9 +21,11 @@ from draft_node.http.answer.shape import BYTES
 from draft_node.http.ask import generation as generations
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionRequest
+from draft_node.service import output_buffer
 from draft_node.service.chat_support import ChatSupport
 from draft_node.service.fair_queue import FairQueue
 from draft_node.service.service import LARGE_ANSWER
+from goodspeed.errors import RequestRefused
 from goodspeed.wire.messages import Sampling
 from tests.chats import QWEN3, tokenizer
 from tests.draft_node.http.fake import BODIES, CONTEXT_LEN, Api, FakeService, refused, scope_of
@@ -77,6 +79,26 @@ async def test_a_very_large_answer_does_not_hold_the_event_loop() -> None:
     content = json.loads(await writing)
     assert [len(choice["logprobs"]["tokens"]) for choice in content["choices"]] == [900] * 16
     assert [name.partition("_")[0] for name in writers] == ["answers"]
+
+
+@run_async
+async def test_a_text_that_nobody_reads_ends_when_its_output_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fake service gives the reader no turn before its text is over."""
+    monkeypatch.setattr(output_buffer, "MAX_UNREAD", 40)
+    service, shown = FakeService(), list[object]()
+    write = service.write
+
+    async def noted(*given: Any) -> AsyncGenerator[Any, None]:
+        async for item in write(*given):
+            shown.append(item)
+            yield item
+
+    monkeypatch.setattr(service, "write", noted)
+    generation = Generation(bytes(16), (1,), Sampling(), 900)
+    shape = CompletionShape(CompletionRequest(prompt="x"), Batch([generation], echoes=[""]), "goodspeed")
+    with pytest.raises(RequestRefused, match="before it was read"):
+        await shapes.collect(shape, service)
+    assert len(shown) < 20
 
 
 @pytest.fixture
