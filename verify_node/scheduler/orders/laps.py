@@ -75,16 +75,16 @@ class Size(NamedTuple):
 class Laps(Order):
     """LAPS-SD: least attained service, and once a text's speed is known, least perceived service (Algorithm 1).
 
-    K queues by service, S_j = M^(j-1) S_1 (section 4.2). A job is *perceptible* once its acceptance rate is stable;
-    then its remaining time T_i is known.
+    K queues by service, S_j = M^(j-1) S_1 (section 4.2). A job is *perceptible* while its acceptance rate is stable (in
+    the paper: once it was); then its remaining time T_i is known.
 
         higher queue first; in a queue perceptible jobs first; among these and among the others the shortest T_i first
 
     A perceptible job's queue is that of its perceived service, the sum of attained service and T_i ("put requests in
     these queues according to their attained or perceptible inference service", section 1). A job may be displaced in
-    one ranking after it turned perceptible, the first, and never afterwards: otherwise, at batch size 1, each job that
-    turns perceptible would run on, and T_i would order none. No job is displaced before S_1 of service in one turn, so
-    that a job brought forward by aging makes progress. The paper leaves all three points open.
+    one ranking after it turned perceptible, the first, and not again while it stays so: otherwise, at batch size 1,
+    each job that turns perceptible would run on, and T_i would order none. No job is displaced before S_1 of service in
+    one turn, so that a job brought forward by aging makes progress. The paper leaves all three points open.
 
     In the paper a job that is not perceptible is queued by attained service, then by arrival (`guesses = False`). But
     its length is predicted before it begins, so its time can be guessed. Using the guess as perceived service until a
