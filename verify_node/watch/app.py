@@ -23,7 +23,7 @@ from goodspeed import __version__
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.web import server
 from goodspeed.serving.web.address import BoundAddress
-from goodspeed.serving.web.errors import FAILED_HERE, error_answer, error_body
+from goodspeed.serving.web.errors import FAILED_HERE, error_answer
 from goodspeed.serving.web.guards import KeyCheck, LocalHost
 from goodspeed.wire.channels import VerifyChannel
 from verify_node.config import VerifyConfig
@@ -74,7 +74,7 @@ class Feed:
         """Answers a request for events; 503 if the feed is full."""
         if self.num_viewers >= MAX_VIEWERS:
             message = f"{MAX_VIEWERS} viewers are connected already; close one, or try later"
-            return JSONResponse(error_body(message, type="overloaded"), 503, {"Retry-After": "5"})
+            return error_answer(request.scope, 503, message, "overloaded", headers={"Retry-After": "5"})
         if request.method == "HEAD":  # gets no events, and must not wait for their end
             return Response(media_type="text/event-stream")
         return StreamingResponse(self.events(), media_type="text/event-stream")
@@ -155,7 +155,7 @@ def create_app(
     async def ready(request: Request) -> Response:
         if is_ready():
             return JSONResponse({"status": "ok"})
-        return JSONResponse(error_body("not ready: stopping", type="server_error", code="draining"), 503)
+        return error_answer(request.scope, 503, "not ready: stopping", "draining")
 
     async def serve_metrics(request: Request) -> Response:
         content, media_type = exposition()
@@ -187,18 +187,17 @@ NO_TEXTS = (
 async def _missing(request: Request, error: Exception) -> Response:
     path = request.url.path
     what = NO_TEXTS if path.startswith("/v1/") else f"there is nothing at {path[:200]}"
-    return error_answer(request.scope, 404, error_body(what, type="invalid_request_error", code="not_found"))
+    return error_answer(request.scope, 404, what, "not_found")
 
 
 async def _read_only(request: Request, error: Exception) -> Response:
     what = f"{request.method} {request.url.path} is not served; use GET"
-    body = error_body(what, type="invalid_request_error", code="method_not_allowed")
-    return error_answer(request.scope, 405, body, {"Allow": "GET, HEAD"})
+    return error_answer(request.scope, 405, what, "method_not_allowed", headers={"Allow": "GET, HEAD"})
 
 
 async def _failed(request: Request, error: Exception) -> Response:
     """Answers 500; the server gets the exception, too, and logs it."""
-    return error_answer(request.scope, 500, error_body(FAILED_HERE, type="server_error", code="internal"), HEADERS)
+    return error_answer(request.scope, 500, FAILED_HERE, "internal", headers=HEADERS)
 
 
 def _file(path: str, file: Path) -> Route:

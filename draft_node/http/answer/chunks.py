@@ -15,6 +15,7 @@ from draft_node.http.schema.chat import CompletionStreamOptions, TextRequest
 from draft_node.http.schema.errors import ApiError
 from draft_node.service.output_processor import Ended, Piece
 from draft_node.service.token_text import Token
+from goodspeed.serving.web.errors import error_body
 
 DONE = b"data: [DONE]\n\n"
 
@@ -93,7 +94,12 @@ class Chunked(Shape):
         return [_event(self.chunk() | self._of_all()), DONE]
 
     def broken(self, error: ApiError) -> bytes:
-        return b"data: " + json.dumps(error.body).encode() + b"\n\n" + DONE
+        return (
+            b"data: "
+            + json.dumps(error_body(error.status, str(error), error.code, error.param)).encode()
+            + b"\n\n"
+            + DONE
+        )
 
 
 def _event(chunk: Json) -> bytes:

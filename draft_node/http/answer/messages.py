@@ -38,7 +38,7 @@ class MessageShape(Itemised):
         self._max_tokens = request.max_tokens
 
     def broken(self, error: ApiError) -> bytes:
-        return server_event(messages_error(error.status, error.body))
+        return server_event(messages_error(error.status, str(error), error.code))
 
     def begun(self) -> Iterator[Event]:
         yield {"type": "message_start", "message": self.body}

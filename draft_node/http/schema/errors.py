@@ -11,11 +11,9 @@ from starlette.types import Scope
 
 from draft_node.http.schema.strict import LEFT_OUT, MEMBER
 from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
-from goodspeed.serving.web.errors import error_answer, error_body
+from goodspeed.serving.web.errors import error_answer
 
 RETRY_AFTER_S = {429: 1, 503: 5}
-
-TYPES = {401: "invalid_request_error", 429: "rate_limit_error", 500: "server_error", 503: "service_unavailable"}
 
 CODES = {
     404: "not_found",
@@ -36,14 +34,14 @@ class ApiError(Exception):
     def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
         self.status = status
-        kind, code = TYPES.get(status, "invalid_request_error"), code or CODES.get(status, "invalid_value")
-        self.body = error_body(message, type=kind, param=param, code=code)
+        self.param = param
+        self.code = code or CODES.get(status, "invalid_value")
 
     def response(self, scope: Scope, headers: dict[str, str] | None = None) -> Response:
         """Returns the answer, in the format for the request's path."""
         retry = RETRY_AFTER_S.get(self.status)
         headers = {**(headers or {}), **({"Retry-After": str(retry)} if retry else {})}
-        return error_answer(scope, self.status, self.body, headers)
+        return error_answer(scope, self.status, str(self), self.code, param=self.param, headers=headers)
 
 
 def wrong(message: str, code: str | None = None) -> ApiError:
@@ -153,8 +151,7 @@ def renamed(names: Names) -> Iterator[None]:
         yield
     except (ValidationError, ApiError) as caught:
         error = of_validation(caught) if isinstance(caught, ValidationError) else caught
-        told = error.body["error"]
-        message, param = str(error), told["param"] or ""
+        message, param = str(error), error.param or ""
         for name, own in names:
             message, param = (re.sub(rf"(?<!['\"]){name}", own, said) for said in (message, param))
-        raise ApiError(error.status, message, param=param or None, code=told["code"]) from None
+        raise ApiError(error.status, message, param=param or None, code=error.code) from None

@@ -24,33 +24,43 @@ CUT_OFF = "this node shut down before the answer was complete; ask another one, 
 """Message of status 503 where the end of the server cut an answer off."""
 
 TYPES = {
-    401: "authentication_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    500: "api_error",
-    503: "overloaded_error",
+    401: ("invalid_request_error", "authentication_error"),
+    404: ("invalid_request_error", "not_found_error"),
+    413: ("invalid_request_error", "request_too_large"),
+    429: ("rate_limit_error", "rate_limit_error"),
+    500: ("server_error", "api_error"),
+    503: ("service_unavailable", "overloaded_error"),
 }
-
+"""An error's type by status, in OpenAI's API and in Anthropic's; `invalid_request_error` for all other statuses."""
 
 Body: TypeAlias = dict[str, dict[str, str | None]]
 
 
-def error_body(message: str, *, type: str, param: str | None = None, code: str | None = None) -> Body:
-    """Returns an error in the format of the OpenAI API."""
-    return {"error": {"message": message, "type": type, "param": param, "code": code}}
+def error_body(status: int, message: str, code: str, param: str | None = None) -> Body:
+    """Returns an error in the format of OpenAI's API."""
+    return {"error": {"message": message, "type": _types(status)[0], "param": param, "code": code}}
 
 
-def messages_error(status: int, body: Body) -> dict[str, object]:
-    """Converts an error to the format of Anthropic's API."""
-    code = body["error"]["code"]
+def messages_error(status: int, message: str, code: str) -> dict[str, object]:
+    """Returns an error in the format of Anthropic's API."""
     details = {"details": {"error_code": code}} if code == NO_THREADS else {}
-    kind = TYPES.get(status, "invalid_request_error")
-    return {"type": "error", "error": {"type": kind, "message": body["error"]["message"], **details}}
+    return {"type": "error", "error": {"type": _types(status)[1], "message": message, **details}}
 
 
-def error_answer(scope: Scope, status: int, body: Body, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """Returns an error answer in the format for the request's path. status, body: those of the OpenAI API."""
+def error_answer(
+    scope: Scope,
+    status: int,
+    message: str,
+    code: str,
+    *,
+    param: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """Returns an error answer in the format for the request's path. status: that of OpenAI's API."""
     if scope["path"] == MESSAGES or scope["path"].startswith(f"{MESSAGES}/"):
-        return JSONResponse(messages_error(status, body), OVERLOADED if status == 503 else status, headers)
-    return JSONResponse(body, status, headers)
+        return JSONResponse(messages_error(status, message, code), OVERLOADED if status == 503 else status, headers)
+    return JSONResponse(error_body(status, message, code, param), status, headers)
+
+
+def _types(status: int) -> tuple[str, str]:
+    return TYPES.get(status, ("invalid_request_error", "invalid_request_error"))

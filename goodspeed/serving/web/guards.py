@@ -16,7 +16,7 @@ from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.web.connection import authorize
 from goodspeed.serving.web.connection_limit import host_of
-from goodspeed.serving.web.errors import error_answer, error_body
+from goodspeed.serving.web.errors import error_answer
 
 OPEN_PATHS = ("/health", "/ready")
 """Paths served without a key, for health probes."""
@@ -64,12 +64,9 @@ class KeyCheck:
             scope.setdefault("state", {})[USER] = _name_of(credential)
             await self._app(scope, receive, send)
             return
-        body = error_body(
-            "no valid API key; send one as `Authorization: Bearer KEY`, or as `x-api-key: KEY`",
-            type="invalid_request_error",
-            code="invalid_api_key",
-        )
-        await error_answer(scope, 401, body, {"WWW-Authenticate": self._challenge})(scope, receive, send)
+        what = "no valid API key; send one as `Authorization: Bearer KEY`, or as `x-api-key: KEY`"
+        challenge = {"WWW-Authenticate": self._challenge}
+        await error_answer(scope, 401, what, "invalid_api_key", headers=challenge)(scope, receive, send)
 
 
 def _name_of(credential: bytes) -> str:
@@ -108,8 +105,7 @@ class LocalHost:
             "this node has no API keys, so it answers only if Host is `localhost` or a loopback address; "
             "send that Host, or start it with --api-key FILE"
         )
-        body = error_body(message, type="invalid_request_error", code="wrong_host")
-        await error_answer(scope, 421, body)(scope, receive, send)
+        await error_answer(scope, 421, message, "wrong_host")(scope, receive, send)
 
 
 def is_local(host: str) -> bool:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from goodspeed.serving.web.address import BACKLOG
 from goodspeed.serving.web.connection import CONNECTION, REQUEST_TIMEOUT_S, Connection
 from goodspeed.serving.web.connection_limit import MAX_CONNECTIONS, ConnectionLimit, possible_connections
-from goodspeed.serving.web.errors import CUT_OFF, FAILED_HERE, error_answer, error_body
+from goodspeed.serving.web.errors import CUT_OFF, FAILED_HERE, error_answer
 
 logger = logging.getLogger("goodspeed.http")
 
@@ -62,6 +62,12 @@ class Watch:
                 has_ended = True
                 connection.end()
 
+        async def answer_instead(status: int, message: str, code: str) -> None:
+            if not has_started:
+                headers = {"Retry-After": "5"} if status == 503 else None
+                answer = error_answer(scope, status, message, code, headers=headers)
+                await answer(scope, receive_watched, send_watched)
+
         connection.begin()
         if not names & {b"content-length", b"transfer-encoding"}:
             connection.arrived()
@@ -69,15 +75,10 @@ class Watch:
             await (_refusal(scope, names) or self._app)(scope, receive_watched, send_watched)
         except asyncio.CancelledError:
             logger.info("an answer was cut off", extra={"path": scope["path"]})
-            if not has_started:
-                body = error_body(CUT_OFF, type="service_unavailable", code="draining")
-                answer = error_answer(scope, 503, body, {"Retry-After": "5"})
-                await answer(scope, receive_watched, send_watched)
+            await answer_instead(503, CUT_OFF, "draining")
         except Exception:
             logger.exception("a request failed", extra={"path": scope["path"]})
-            if not has_started:
-                body = error_body(FAILED_HERE, type="server_error", code="internal")
-                await error_answer(scope, 500, body)(scope, receive_watched, send_watched)
+            await answer_instead(500, FAILED_HERE, "internal")
         finally:
             if not has_ended:
                 connection.end()
@@ -101,8 +102,7 @@ def _refusal(scope: Scope, names: set[bytes]) -> ASGIApp | None:
     else:
         return None
     what = f"this is not a valid HTTP request: {why}"
-    body = error_body(what, type="invalid_request_error", code="invalid_http")
-    return error_answer(scope, 400, body, {"connection": "close"})
+    return error_answer(scope, 400, what, "invalid_http", headers={"connection": "close"})
 
 
 class _Server(uvicorn.Server):
