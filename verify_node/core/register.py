@@ -44,7 +44,9 @@ class Register:
     ) -> None:
         """welcome: its context is limited to the pool's size here, and it announces whether constraints are served."""
         context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
-        self.welcome = replace(welcome, context_len=context_len, constraints=constraints is not None)
+        # Barrier rounds verify drafts whole, so a client whose first choices are right could fill them with siblings.
+        takes_trees = welcome.trees and not settings.is_barrier
+        self.welcome = replace(welcome, context_len=context_len, constraints=constraints is not None, trees=takes_trees)
         self.tiers = {tier.tier: tier for tier in settings.tiers}
         self.enrolled: Mapping[str, Enrolled] | None = None  # by key; None: there are no keys
         self.peers: dict[bytes, Peer] = {}

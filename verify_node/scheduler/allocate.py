@@ -158,7 +158,7 @@ class Allocator:
         if not self.is_barrier and self.waits(session):  # tokens beyond a round's budget would be drafted in vain
             longest = best_draft_length(session, min(longest, self.budget), round_s, is_alone=is_alone)
         return ClientState(
-            acceptance_rate=min(session.acceptance.value, session.acceptance_bound.most),
+            acceptance_rate=session.acceptance_rate,
             goodput=max(client.goodput.value, SMALLEST_GOODPUT),
             weight=client.weight,
             max_length=longest,

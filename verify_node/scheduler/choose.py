@@ -366,7 +366,7 @@ def _calibrated_probabilities(session: Session, drafted: DraftTokens) -> list[fl
     if drafted.is_certain:
         return [1.0] * len(drafted.tokens)
     if session.verification == "ratio" or not drafted.codes:
-        return [min(session.acceptance.value, session.acceptance_bound.most)] * len(drafted.tokens)
+        return [session.acceptance_rate] * len(drafted.tokens)
     if drafted.parents is not None:
         return _probabilities_in_tree(session, drafted, drafted.parents)
     return session.drafts.calibrated(drafted.source, drafted.codes)

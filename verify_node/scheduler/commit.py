@@ -82,7 +82,7 @@ class Moved(Struct, frozen=True):
         source = self.entry.source
         if source is None or TRAITS[source].is_certain:
             return []
-        codes = self.entry.drafted.codes[: min(self.num_verified, len(self.taken) + 1)]
+        codes = self.entry.drafted.codes[: min(self.entry.num_drafted, len(self.taken) + 1)]
         if not codes:
             return []  # nothing was claimed
         if self.entry.parents is not None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from goodspeed.drafting.sources import MODEL, NGRAM, OWN, Source, permits
 from goodspeed.fair.estimators import AcceptanceEstimator, smoothed
 from goodspeed.serving.measuring.story import Story, follow
+from goodspeed.wire import probabilities
 from goodspeed.wire.fields import FinishReason, Verification
 from goodspeed.wire.messages import Draft, OpenSession, TokenLogprobs, Verdict
 from verify_node.clients.acceptance_bound import AcceptanceBound
@@ -272,10 +273,18 @@ class Session:
         """Sets whether its objectives are promised."""
         self.promised = promised
 
+    @property
+    def acceptance_rate(self) -> float:
+        """The estimated acceptance rate, and no more than the tokens that the text got allow."""
+        return min(self.acceptance.value, self.acceptance_bound.most)
+
     def take_draft(self, draft: Draft, now: float) -> None:
         """Takes an arriving draft; a draft for more of the text replaces one for less."""
         if self.finished:
             return
+        if self.verification == "match" and not draft.probabilities:  # else nothing would tell how false it is
+            claimed = probabilities.code(self.acceptance_rate)
+            draft = replace(draft, probabilities=bytes([claimed]) * len(draft.tokens))
         awaited = self.awaits_draft
         most = self.drafts.may_draft if self.allows_drafts_of(draft.source) else 0
         self.drafts.take(draft, self.tokens, now, most)

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from experiments.simulation.texts.acceptance import Acceptance, Independent
 from experiments.simulation.texts.draft_model import DraftModel
 from goodspeed.drafting.proposing import Propose
+from goodspeed.exact import trees
 from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.messages import Draft, Verdict
-from tests.fakes import Desk, expected, proposal, request_of, session_id
+from tests.fakes import STOP, VOCAB, Desk, expected, next_token, proposal, request_of, session_id
 from tests.verify_node.answers import number_of, refusals
 from verify_node.scheduler.round import Outcome, Round
 from verify_node.session.session import Session
@@ -194,9 +195,9 @@ def alone_together(rounds: str) -> tuple[float, float]:
     return Neighbours(None, 0, rounds=rounds).play(NUM_ROUNDS)
 
 
-def check_bound(found: tuple[float, float], at_least: tuple[float, float]) -> None:
-    """Verified tokens and goodput, with 5 % for chance in what is accepted."""
-    assert found[0] >= at_least[0] * 0.95
+def check_bound(found: tuple[float, float], at_least: tuple[float, float], chance: float = 0.05) -> None:
+    """Verified tokens and goodput, with some of both for chance in what is accepted."""
+    assert found[0] >= at_least[0] * (1.0 - chance)
     assert found[1] >= at_least[1] - 0.15
 
 
@@ -226,6 +227,45 @@ def test_false_probabilities_cost_no_more_than_an_honest_client(place, source, r
     check_bound(found.play(NUM_ROUNDS), beside_the_best(rounds))
 
 
+class Junk(Neighbours):
+    """Client a proposes as many wrong tokens as a draft may have: a chain, or siblings, perhaps behind a right one."""
+
+    def __init__(self, form: str, *, source: NodeSource, claims: bytes, rounds: str) -> None:
+        super().__init__(Independent(1.0), rounds=rounds, source=source, claims=claims)
+        self.form = form
+
+    def answer(self, session: Session) -> None:
+        if session.client.name != "a" or self.form == "honest":
+            super().answer(session)
+            return
+        right = next_token(session.opened.sampling.seed, session.tokens)
+        wrong = [token for token in range(VOCAB) if token not in (right, STOP)]
+        tokens, parents = tuple(wrong), None
+        if self.form != "chain":
+            tokens = ((right,) if self.form == "right first" else ()) + tokens
+            parents = trees.pack([trees.BASE] * len(tokens))
+        codes = self.claims * len(tokens)
+        base = session.session_id, 1, len(session.tokens)
+        assert not self.up("a", Draft(*base, tokens, codes, self.source, parents, complete=True))
+
+
+@both
+@pytest.mark.parametrize("claims", [b"", pytest.param(bytes(1), marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("source", ["model", "ngram"])
+@pytest.mark.parametrize("form", ["chain", "siblings", "right first"])
+def test_wrong_tokens_cost_no_more_than_an_honest_client(form, source, claims, rounds):
+    """With probabilities or without, from the first message on, and after a time of honesty that earned trust.
+
+    N-gram drafts do not count against the rate of the draft model before them, and a client with little goodput is
+    permitted more than one with much: so trust costs the others 6 % more than the best honest client.
+    """
+    check_bound(Junk(form, source=source, claims=claims, rounds=rounds).play(NUM_ROUNDS), beside_the_best(rounds))
+    primed = Junk("honest", source="model", claims=b"", rounds=rounds)
+    primed.play(NUM_ROUNDS)
+    primed.form, primed.source, primed.claims = form, source, claims
+    check_bound(primed.play(NUM_ROUNDS), beside_the_best(rounds), chance=0.08)
+
+
 @both
 @pytest.mark.parametrize("num_sessions", [4, 16])
 def test_many_sessions_share_what_one_client_gets(num_sessions, rounds):
@@ -248,7 +288,8 @@ def test_distributions_that_are_none_cost_others_what_an_honest_client_does_that
     desk = Neighbours(Independent(1.0), rounds=rounds)
     run, desk.target.run = desk.target.run, unreadable  # type: ignore[method-assign]
     found = desk.play(NUM_ROUNDS)
-    assert found == Neighbours(Independent(0.0), rounds=rounds).play(NUM_ROUNDS)
+    # A first token that was not verified, and was right, lets continuous rounds try some more.
+    check_bound(found, Neighbours(Independent(0.0), rounds=rounds).play(NUM_ROUNDS))
     check_bound(found, beside_the_best(rounds))
     assert desk.core.replies.refusals["proposal"] > 5
 

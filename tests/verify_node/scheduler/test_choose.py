@@ -56,8 +56,11 @@ def test_a_cut_draft_keeps_what_belongs_to_its_tokens():
 
 
 def test_a_draft_without_claims_counts_by_the_acceptance_rate():
-    """0.7, 0.49 and 0.34 against 0.6, 0.54 and 0.49."""
-    assert lengths(make_choice(budget=3), drafting(1, None), drafting(2, (0.6, 0.9, 0.9))) == [1, 2]
+    """As if each token claimed 0.7, which with others up to 0.8 is expected to come true as often as 0.75.
+
+    So 0.75, 0.56 and 0.42 against 0.6, 0.54 and 0.49.
+    """
+    assert lengths(make_choice(budget=3), drafting(1, None), drafting(2, (0.6, 0.9, 0.9))) == [2, 1]
 
 
 def test_worth_decides_who_gets_more():
