@@ -40,16 +40,15 @@ def listed(most: int | None, least: int | None = None) -> Any:
 MAX_NAME_CHARS, MAX_PAST_NAME_CHARS = 128, 256  # of tools
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]  # Anthropic's longest; OpenAI's has 64
 PastName: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_PAST_NAME_CHARS)]  # of a past call
-TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
+TokenId: TypeAlias = Annotated[int, Field(ge=-INT64 - 1, le=INT64)]  # `check_ids` knows the vocabulary
 TokenIds: TypeAlias = Annotated[list[TokenId], listed(None, 1)]
-NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=MAX_CONTEXT)]
+NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=INT64)]  # cut to the context: some send the largest of 32 bits
 NumLogprobs: TypeAlias = Annotated[int, Field(ge=0, le=MAX_LOGPROBS)]
 Stop: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
 ModelName: TypeAlias = Annotated[str, Field(max_length=MAX_MODEL_NAME)]
 Penalty: TypeAlias = Annotated[float, Field(ge=-2, le=2)]
 LogitBias: TypeAlias = Annotated[
     dict[str, Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]],
-    Field(max_length=MAX_BIASES),
     few(MAX_BIASES, r"0|[1-9][0-9]{0,9}", 'must have token ids as its names, like {"50256": -100}'),
 ]
 Milliseconds: TypeAlias = Annotated[float, Field(ge=1000 * SHORTEST_S, le=1000 * LONGEST_S)]
@@ -244,7 +243,7 @@ class TextRequest(Asking):
 
 class CompletionRequest(TextRequest):
     prompt: str | Annotated[list[str], listed(None, 1)] | TokenIds | Annotated[list[TokenIds], listed(None, 1)]
-    max_tokens: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = None  # 0 only with echo
+    max_tokens: Annotated[int, Field(ge=0, le=INT64)] | None = None  # 0 only with echo
     echo: bool | None = None  # the prompt before the text, with its logprobs where asked for
     logprobs: NumLogprobs | None = None
 

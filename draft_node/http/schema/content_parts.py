@@ -18,6 +18,15 @@ class TextPart(Strict):
     text: str
 
 
+class RefusalText(Strict):
+    type: Literal["refusal"]
+    refusal: str
+
+    @property
+    def text(self) -> str:
+        return self.refusal
+
+
 NOUNS = {"image_url": "an image", "input_audio": "a recording", "file": "a file"}
 """What no text model can read, by the type of the part in chats."""
 
@@ -47,7 +56,7 @@ class Unseen(LeftOut):
         return f"[{self.noun} that this model cannot read]"
 
 
-ContentPart: TypeAlias = Annotated[TextPart | Unseen, ByType("text")]
+ContentPart: TypeAlias = Annotated[TextPart | RefusalText | Unseen, ByType("text")]
 """A part of a chat's message."""
 
 

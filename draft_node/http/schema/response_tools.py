@@ -130,7 +130,9 @@ class AllowedTools(Strict):
     ]
 
 
-ToolChoice: TypeAlias = Annotated[Literal["auto", "none", "required"] | NamedTool | AllowedTools, ByType("auto")]
+ToolChoice: TypeAlias = Annotated[
+    Literal["auto", "none", "required"] | NamedTool | AllowedTools | HostedTool, ByType("auto")
+]
 
 
 def shown_name(name: str, namespace: str | None) -> str:
@@ -155,6 +157,7 @@ class Toolbox:
     def __init__(self, tools: Sequence[AnyTool], found: Iterable[tuple[str, Sequence[AnyTool]]] = ()) -> None:
         """found: tools of input items, by dotted name; each replaces an earlier tool of the same name."""
         self.served = list(_served(tools, "tools"))
+        self._has_hosted = any(isinstance(tool, HostedTool) for tool in tools)
         positions = {one.function["name"]: i for i, one in enumerate(self.served)}
         for place, later in found:
             for one in _served(later, place):
@@ -175,6 +178,8 @@ class Toolbox:
                 return _named(shown_name(asked.name, asked.namespace))
             case AllowedTools():
                 return self._allowed(asked)
+            case HostedTool():
+                return "none" if self._has_hosted else _named(shown_name("", asked.type))  # a name that chats refuse
         return asked
 
     def _allowed(self, asked: AllowedTools) -> Any:

@@ -25,7 +25,7 @@ from draft_node.http.schema.chat import (
     call_of,
     listed,
 )
-from draft_node.http.schema.content_parts import Unseen, content_of, text_of
+from draft_node.http.schema.content_parts import RefusalText, Unseen, content_of, text_of
 from draft_node.http.schema.errors import Names
 from draft_node.http.schema.response_tools import (
     DATED,
@@ -47,15 +47,6 @@ class ItemText(Strict):
     text: str
     annotations: list[Any] | None = None  # of an earlier response; taken, and not looked at
     logprobs: list[Any] | None = None  # likewise
-
-
-class RefusalText(Strict):
-    type: Literal["refusal"]
-    refusal: str
-
-    @property
-    def text(self) -> str:
-        return self.refusal
 
 
 ItemContent: TypeAlias = Annotated[

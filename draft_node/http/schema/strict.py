@@ -36,6 +36,7 @@ IGNORED = frozenset(
         *("defer_loading", "output_schema", "max_tool_calls"),  # about tools that only hosted services run
         *("provider", "safety_settings"),  # options of routers and of hosted models' filters
         *("parsed", "parsed_arguments", "index"),  # added by the official client when it sends an answer back
+        *("annotations", "reasoning_details"),  # by other servers to such answers
         *("verbosity", "budget_tokens", "prediction"),  # hints that reach no model
         *("timings_per_token", "return_progress"),  # more figures about the server's speed
         "is_error",  # of a tool's result, whose text says so, too
@@ -217,7 +218,7 @@ def _is_neutral(name: str, value: Any) -> bool:
     return any(value == one and type(value) is type(one) for one in NEUTRAL.get(name, ()))
 
 
-def few(most: int, names: str = "", what: str = "") -> BeforeValidator:
+def few(most: int, names: str, what: str) -> BeforeValidator:
     """Refuses an object with too many members, or wrong names, by a single error: very many errors take very long.
 
     most: members; names: pattern of allowed names; what: message for a wrong name.

@@ -333,6 +333,7 @@ def test_a_choice_of_tools_is_kept(choice: Any, says: str, is_allowed: bool) -> 
     "body",
     [
         {"tool_choice": allowed("auto", {"type": "web_search"})},
+        {"tool_choice": {"type": "web_search"}},
         {"tools": [{"type": "web_search_2025_08_26"}, {"type": "code_interpreter"}]},
     ],
 )

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from draft_node.http.ask.generation import choice_seed
+from goodspeed.errors import RequestRefused
 from goodspeed.serving.sampling_defaults import SamplingRequest
 from goodspeed.wire.handshake import Defaults
 from tests.draft_node.http.fake import BODIES, CONTEXT_LEN, USER, Api, FakeService, refused
@@ -169,12 +170,17 @@ def test_a_node_that_does_not_say_leaves_chats_room_to_think(api: Api) -> None:
 def test_an_answer_longer_than_the_context_ends_with_it(api: Api, name: str) -> None:
     """Agents ask for as many tokens as the largest models write, whatever the context."""
     room = CONTEXT_LEN - len("user:hi;")
-    for asked, num_tokens in ((room - 1, room - 1), (room, room), (room + 1, room), (1 << 20, room)):
-        answer = api.chat(**{name: asked}).json()
+    for asked in (room - 1, room, room + 1, (1 << 31) - 1, (1 << 63) - 1):
+        answer, num_tokens = api.chat(**{name: asked}).json(), min(asked, room)
         assert (answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]) == (num_tokens, "length")
     answer = api.complete(prompt=["x" * 990, "x" * 500], max_tokens=50, min_tokens=20, echo=True)
     assert [(each.max_tokens, each.min_tokens) for each in api.service.generations[-2:]] == [(10, 10), (50, 20)]
     assert [len(choice["text"]) for choice in answer.json()["choices"]] == [CONTEXT_LEN, 550]
+    assert api.complete(prompt="x" * 990, min_tokens=15).status_code == 200
+    api.service.context_len = 1 << 21
+    api.fail(RequestRefused("malformed", "x"))
+    api.chat(**{name: 1 << 21})
+    assert api.service.generations[-1].max_tokens == 1 << 20  # a message has no room for more
     refused(api.complete(max_tokens=5000, min_tokens=5001), "min_tokens")
 
 
