@@ -1,5 +1,7 @@
 """Schemas of request bodies; `errors.py` words the errors."""
 
+import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -147,6 +149,40 @@ class ToolCall(Strict):
 def call_of(call_id: str, name: str, arguments: str) -> dict[str, Any]:
     """Returns a call in the format of chats."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+class Turns:
+    """The messages of a chat that another API's request stands for, and where the request has what they are made of."""
+
+    def __init__(self, tools: Iterable[str]) -> None:
+        """tools: places of the chat's tools in the request."""
+        self.messages = list[dict[str, Any]]()
+        self._places = {f"tools.{i}": place for i, place in enumerate(tools)}
+
+    def add(self, place: str, role: str, **members: Any) -> None:
+        self._places[f"messages.{len(self.messages)}"] = place
+        self.messages.append({"role": role, **members})
+
+    def add_call(self, place: str, call_id: str, name: str, arguments: str | dict[str, Any]) -> None:
+        """Adds a call to the last message, or to a new one if that is not the assistant's."""
+        if not self.messages or self.messages[-1]["role"] != "assistant":
+            self.add(place, "assistant")
+        calls = self.messages[-1].setdefault("tool_calls", [])
+        self._places[f"messages.{len(self.messages) - 1}.tool_calls.{len(calls)}"] = place
+        written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        calls.append(call_of(call_id, name, written))
+
+    def names(self) -> Names:
+        """Returns the patterns of the chat's names of messages, calls and tools, which become their places."""
+
+        def place(found: re.Match[str]) -> str:
+            return self._places.get(found[1], found[0])
+
+        return (
+            (r"(?<![.\w])((?:messages|tools)\.\d+(?:\.tool_calls\.\d+)?)(?:\.(?:function|role|tool_calls)\b)?", place),
+            (r"(?<=\d\.)reasoning_content\b", "content"),
+            (r"(?<=\.)function\.", ""),
+        )
 
 
 Tools: TypeAlias = Annotated[list[Tool], listed(MAX_TOOLS)] | None

@@ -132,6 +132,8 @@ SPOKEN = "Now.\n" + "\n".join(
 OWN = called("apply_patch", input="x")
 OTHER = called("exec_command", cmd="ls")
 CLOSING = called("mcp__tracker__close", number=7)
+OOPS = {"type": "function_call", "name": "exec_command", "arguments": "oops", "call_id": "c9"}
+HALF = OOPS | {"arguments": '{"cmd": "\\ud800"}'}
 LISTED = {**TOOLS[0], "parameters": {"type": "array"}}
 APPLY, OH = ({"type": "custom", "name": name} for name in ("apply_patch", "oh"))
 TRACKER, CRM, WAIT = ({"type": "namespace", "name": name} for name in ("mcp__tracker__", "crm", "wait"))
@@ -347,6 +349,17 @@ def test_tools_that_are_only_hosted_are_none(body: dict[str, Any]) -> None:
     ("body", "param", "words"),
     [
         ({"tools": [*TOOLS[-2:], {"type": "apply_patch"}]}, "tools.2", "'function', 'custom'"),
+        (
+            {"tools": TOOLS[:1], "tool_choice": {"type": "web_search"}},
+            "tool_choice.name",
+            "no tool is named 'web_search",
+        ),
+        ({"input": [*AFTER_CALLS[:6], OOPS, *FIRST]}, "input.6.arguments", "must be a JSON object as a string"),
+        ({"input": [*AFTER_CALLS, OOPS, *FIRST]}, "input.14.arguments", "must be a JSON object as a string"),
+        ({"input": [*FIRST, HALF, *FIRST]}, "input.3.arguments", "must be a JSON object as a string"),
+        ({"input": [*AFTER_CALLS[:6], OOPS]}, "input.4", "calls cannot be continued"),
+        ({"input": [*AFTER_CALLS, OOPS | {"call_id": ""}]}, "input.14.call_id", "must not be empty"),
+        ({"input": [*FIRST, {"type": "tool_search_output", "call_id": "", "tools": []}]}, "input.3.call_id", "empty"),
         ({"tools": [*TOOLS[-2:], TOOLS[0], TOOLS[0]]}, "tools.3.name", "give each its own name"),
         ({"tools": [{**ISSUES, "tools": [LISTED]}]}, "tools.0.tools.0.parameters", 'must be "object"'),
         ({"input": [*FIRST, later(LISTED)]}, "input.3.tools.0.parameters", 'must be "object"'),

@@ -21,6 +21,8 @@ THINKS: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 1024}
 USE = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}}
 INTEGER: dict[str, Any] = {"type": "json_schema", "schema": {"type": "integer"}}
 IN_A_SCHEMA: dict[str, Any] = {"output_config": {"format": INTEGER}}
+LONG_USE = USE | {"input": {"city": "x" * (1 << 20)}}
+LONG_THOUGHT = {"type": "thinking", "thinking": "x" * ((1 << 20) + 1)}
 USER = {"role": "user", "content": "hello"}
 IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
 PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}}
@@ -319,8 +321,13 @@ def content(*blocks: Any, role: str = "user") -> dict[str, Any]:
         (content({"type": "text", "text": "x", "cited": [{}]}), "messages.1.content.0.cited is not"),
         (content(USE), 'messages.1.content must not have blocks of the type "tool_use" in the role "user"'),
         (content(result("c", [USE])), f"messages.1.content.0.content.0 has the type 'tool_use', {UNSUPPORTED} 'text'"),
-        (content(result("c")), "messages: tools are not supported"),
-        (content(USE, role="assistant"), "messages: tools are not supported"),
+        (content(text("x"), result("c")), "messages.1.content.1: tools are not supported"),
+        (content(USE, role="assistant"), "messages.1: tools are not supported"),
+        (
+            {"system": "x", **content(text("x"), LONG_USE, role="assistant")},
+            "messages.1.content.1.input must have at most",
+        ),
+        (content(LONG_THOUGHT, role="assistant"), "messages.1.content must have at most 1048576 characters"),
         ({"system": [IMAGE]}, "system.0.type must be"),
         (TOOLS, "tools are not supported: this model has no chat template"),
         ({"tools": [SEARCH]}, "tools must have one of your own: nothing runs web_search_20250305 here; send one"),
@@ -345,6 +352,9 @@ def test_refused_by_name(api: Api, body: dict[str, Any], message: str) -> None:
     ("body", "message"),
     [
         ({"tools": [WEATHER, WEATHER]}, "tools.1.name: another tool is named 'weather'"),
+        ({"tools": [SEARCH, WEATHER, SEARCH, WEATHER]}, "tools.3.name: another tool is named 'weather'"),
+        ({"tools": [SEARCH, WEATHER | {"input_schema": {"type": "string"}}]}, "tools.1.input_schema.type must be"),
+        (content(USE | {"input": {"city": "\u4e2d" * 180_000}}, role="assistant"), "prompt is too long"),
         ({"tools": [WEATHER | {"input_schema": {"type": "string"}}]}, 'tools.0.input_schema.type must be "object"'),
         ({"tool_choice": {"type": "tool", "name": "x"}, **TOOLS}, "tool_choice.name: no tool is named 'x'"),
     ],
