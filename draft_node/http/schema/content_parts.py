@@ -61,8 +61,8 @@ ContentPart: TypeAlias = Annotated[TextPart | RefusalText | Unseen, ByType("text
 
 
 def text_of(content: str | Iterable[HasText] | None) -> str:
-    """Returns the text of a message's content: of its parts joined; "" for None."""
-    return content if isinstance(content, str) else "".join(part.text for part in content or ())
+    """Returns the text of a message's content: of its parts, a line each; empty ones are left out."""
+    return content if isinstance(content, str) else "\n".join(filter(None, (part.text for part in content or ())))
 
 
 def content_of(content: str | Iterable[HasText]) -> str | list[dict[str, str]]:

@@ -235,7 +235,7 @@ def test_a_session_whose_tools_are_all_in_an_item_and_run_by_scripts() -> None:
     [item] = answer.json()["output"]
     named = {"type": "custom_tool_call", "namespace": "functions", "name": "exec", "input": script}
     assert {name: item[name] for name in named} == named
-    parts = [{"type": "input_text", "text": "Completed.\n"}, {"type": "input_text", "text": "a b.py"}]
+    parts = [{"type": "input_text", "text": "Completed."}, {"type": "input_text", "text": "a b.py"}]
     post(api, **{**body, "input": [*CODE_MODE, item, result(item["call_id"], parts, "custom_tool_call_output")]})
     assert called("functions__exec", input=script) in api.prompt
     assert "<tool_response>\nCompleted.\na b.py\n</tool_response>" in api.prompt

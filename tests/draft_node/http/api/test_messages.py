@@ -190,19 +190,19 @@ def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "x"}
     second = USE | {"id": "c2", "caller": {"type": "direct"}}
     messages = [
-        {"role": "user", "content": [text("Oslo"), text("?")]},
-        {"role": "assistant", "content": [thought, text("Well."), USE, second]},
+        {"role": "user", "content": [text("Oslo"), text(""), text("Cold?")]},
+        {"role": "assistant", "content": [thought, text("Well."), USE, thought, second]},
         {"role": "user", "content": [result("c1", "3"), result("c2", [text("4")]), text("And Bergen?")]},
     ]
-    body = {"messages": messages, "system": [text("Be "), text("brief.")], **TOOLS, **THINKS}
+    body = {"messages": messages, "system": [text("Be"), text("brief.")], **TOOLS, **THINKS}
     answer = ask(api, **body)
     assert answer.headers["X-GoodSpeed-Ignored"] == "budget_tokens, cache_control"
     call = {"type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
     calls = [{"id": "c1", **call}, {"id": "c2", **call}]
     turns = [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Oslo?"},
-        {"role": "assistant", "reasoning_content": "Hm.", "content": "Well.", "tool_calls": calls},
+        {"role": "system", "content": "Be\nbrief."},
+        {"role": "user", "content": "Oslo\nCold?"},
+        {"role": "assistant", "reasoning_content": "Hm.\nHm.", "content": "Well.", "tool_calls": calls},
         {"role": "tool", "tool_call_id": "c1", "content": "3"},
         {"role": "tool", "tool_call_id": "c2", "content": "4"},
         {"role": "user", "content": "And Bergen?"},
@@ -211,7 +211,7 @@ def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
     assert api.chat(messages=turns, tools=tools, enable_thinking=True).status_code == 200
     counted = count(api, **body).json()
     assert service.heard == [service.heard[0]] * 3
-    assert service.heard[0][0][2]["reasoning_content"] == "Hm."
+    assert service.heard[0][0][2]["reasoning_content"] == "Hm.\nHm."
     assert counted == {"input_tokens": answer.json()["usage"]["input_tokens"]}
 
 

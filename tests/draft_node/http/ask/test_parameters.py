@@ -185,16 +185,16 @@ def test_an_answer_longer_than_the_context_ends_with_it(api: Api, name: str) -> 
 
 
 def test_conversations_as_templates_know_them(api: Api) -> None:
-    parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
+    parts = [{"type": "text", "text": text} for text in ("one", "", "two")]
     before: dict[str, Any] = {
         "role": "assistant",
-        "content": "x",
+        "content": [{"type": "text", "text": "x"}, {"type": "refusal", "refusal": "no"}],
         "refusal": None,
         "tool_calls": None,
         "annotations": [],
     }
     api.chat(messages=[{"role": "developer", "content": "be brief"}, before, {"role": "user", "content": parts}])
-    assert bytes(api.service.generations[0].prompt) == b"system:be brief;assistant:x;user:one two;"
+    assert bytes(api.service.generations[0].prompt) == b"system:be brief;assistant:x\nno;user:one\ntwo;"
 
 
 def test_a_request_may_do_without_the_prefix_cache(api: Api) -> None:
