@@ -357,16 +357,20 @@ class TokenizeRequest(Strict):
     model: ModelName | None = None
     prompt: str | None = None
     messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)] | None = None
-    continue_final_message: bool | None = None  # with messages, as in chats
-    add_generation_prompt: bool | None = None  # its opposite
-    tools: Tools = None  # with messages
-    chat_template_kwargs: dict[str, Any] | None = None  # with messages
+    # with messages, as in chats
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
+    tools: Tools = None
+    reasoning_effort: Effort | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    enable_thinking: bool | None = None
 
     @model_validator(mode="after")
     def _has_one_of_both(self) -> Self:
         if (self.prompt is None) == (self.messages is None):
             raise refused("prompt", "or messages must be given, and not both")
-        for name in ("tools", "chat_template_kwargs"):
+        of_chats = ("continue_final_message", "tools", "reasoning_effort", "chat_template_kwargs", "enable_thinking")
+        for name in of_chats:
             if self.messages is None and getattr(self, name):
                 raise refused(name, "is for messages; send messages, or leave it out")
         return self

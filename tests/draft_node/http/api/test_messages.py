@@ -304,6 +304,7 @@ def content(*blocks: Any, role: str = "user") -> dict[str, Any]:
         ({"max_tokens": None}, "max_tokens must be"),
         ({"stop_sequences": ["x"] * 5}, "stop_sequences must have at most 4"),
         ({"model": "claude"}, "the model 'claude' is not served here"),
+        ({"enable_thinking": False}, "enable_thinking is not a supported parameter; send thinking"),
         ({"mcp_servers": [{"url": "x"}]}, "mcp_servers is not a supported parameter; let the client call"),
         ({"container": "x"}, "container is not a supported parameter; nothing runs code here"),
         ({"messages": []}, "messages must"),

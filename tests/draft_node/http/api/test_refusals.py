@@ -25,6 +25,9 @@ UNSERVED = {
     "temprature": (0.5, "did you mean temperature?"),
     f"{'max_token':_<64}": (5, "leave it out"),
     **dict.fromkeys(("audio", "prompt_logprobs"), (1, "leave it out")),
+    **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens"), (False, "leave it out")),
+    "include_reasoning": (False, "leave it out"),
+    "do_sample": (False, "send temperature 0"),
 }
 """Members that would change the answer, and advice."""
 
@@ -92,6 +95,13 @@ COMPLETIONS: Rows = [
     *(({"prompt": wrong}, PROMPT) for wrong in (None, ["a", 1], [True])),
     ({"prompt": [[]]}, "prompt must"),
     ({"prompt": [256]}, "prompt: 256 is no token id; they go from 0 to 255"),
+    ({"prompt": [[5], [-1, 5]]}, "prompt: -1 is no token id; they go from 0 to 255"),
+    ({"min_tokens": 20}, "min_tokens must not be more than max_tokens, whose default is 16; send it, too"),
+    ({"enable_thinking": False}, "enable_thinking is not a supported parameter; leave it out"),
+    *(
+        ({"prompt": prompt, "add_special_tokens": False}, "add_special_tokens is not a supported parameter; send the")
+        for prompt in ("x", ["x"])
+    ),
     ({"prompt": ["x"] * 65}, "prompt holds 65 prompts; send at most 64 in one request"),
     ({"prompt": "x" * 1500}, f"{TOO_LONG}prompt has 1500 tokens: reduce the length of the prompt, and leave room"),
     ({"prompt": "x" * CONTEXT_LEN}, f"{TOO_LONG}prompt has 1000 tokens: reduce"),
@@ -136,6 +146,7 @@ CHATS: Rows = [
     (user(tool_calls=[CALL]), 'messages.0.tool_calls is for messages of the role "assistant"; leave it out'),
     (user(tool_calls=[{}]), "messages.0.tool_calls.0.id must be given"),
     ({"prompt": "hello"}, "prompt is not a supported parameter; send messages"),
+    ({"think": False}, "think is not a supported parameter; send enable_thinking"),
     ({"reasoning_effort": "high"}, "reasoning_effort is not supported: this model's chat template knows none"),
     ({"tool_choice": "required"}, "tool_choice requires a call, but there are no tools; send tools"),
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools are not supported: this model has no"),
@@ -191,6 +202,13 @@ def test_what_is_not_served_is_named_with_advice(api: Api, name: str) -> None:
         ("POST", "/tokenize", {"prompt": "x", **user()}, "prompt or messages must be given, and not both"),
         ("POST", "/tokenize", {"prompt": ""}, "the prompt is empty"),
         ("POST", "/tokenize", {"prompt": "a", "surprise": 1}, "surprise is not a supported parameter"),
+        (
+            "POST",
+            "/tokenize",
+            {"prompt": "x", "continue_final_message": True},
+            "continue_final_message is for messages",
+        ),
+        ("POST", "/tokenize", {"prompt": "x", "add_special_tokens": False}, "add_special_tokens is not a supported"),
         ("POST", "/tokenize", {"prompt": "x", "model": "gpt-5"}, "the model 'gpt-5' is not served here"),
         ("POST", "/detokenize", {}, "tokens must be given"),
         ("POST", "/detokenize", {"tokens": None}, "tokens must be a list"),
@@ -214,6 +232,8 @@ def test_other_routes(api: Api, method: str, path: str, body: object, expected: 
         ("chat/completions", "max_output_tokens", "send max_tokens"),
         ("chat/completions", "system", "send a message of the system"),
         ("chat/completions", "reasoning", "send reasoning_effort"),
+        ("chat/completions", "thinking", "send enable_thinking"),
+        ("responses", "think", "send reasoning.effort"),
         ("completions", "response_format", "send structured_outputs"),
         ("responses", "max_tokens", "send max_output_tokens"),
         ("responses", "response_format", "send text.format"),

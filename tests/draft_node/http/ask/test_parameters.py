@@ -18,13 +18,18 @@ NEUTRAL: list[dict[str, Any]] = [
     {"stop": []},
 ]
 HARMLESS: dict[str, list[dict[str, Any]]] = {
-    "completions": [*NEUTRAL, {"best_of": 1, "suffix": None, "echo": False, "logprobs": None}],
+    "completions": [
+        *NEUTRAL,
+        {"best_of": 1, "suffix": None, "echo": False, "logprobs": None},
+        {"prompt": [5], "add_special_tokens": False, "do_sample": None, "skip_special_tokens": True},
+    ],
     "chat/completions": [
         *NEUTRAL,
         {"tools": [], "tool_choice": "none", "functions": [], "parallel_tool_calls": True, "chat_template_kwargs": {}},
         {"response_format": {"type": "text"}, "store": False, "metadata": {"a": "b"}, "modalities": ["text"]},
         {"service_tier": "auto", "reasoning_effort": "none", "prediction": None, "audio": None, "logprobs": False},
         {"safety_identifier": "x", "prompt_cache_key": "y"},
+        {"logprobs": False, "top_logprobs": 0, "add_special_tokens": False},
     ],
     "responses": [
         {"store": False, "background": False, "truncation": "disabled", "include": [], "tools": [], "top_logprobs": 0},
