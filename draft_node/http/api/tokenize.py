@@ -30,6 +30,7 @@ def routes_of_tokens(service: Service, config: DraftConfig) -> list[Route]:
         caller.model_of(body.model)
         if body.messages is not None:
             chat = ChatRequest.model_construct(**{name: value for name, value in body if name != "prompt"})
+            ignored_of(request.scope).update(chat.ignored(service.chats))
             encoding = encode_chat(chat.messages, caller, options_of(chat, service.chats).inputs)
         else:
             encoding = encoded(body.prompt or "", caller)

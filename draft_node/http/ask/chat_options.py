@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic_core import from_json
+
 from draft_node.http.schema.chat import (
     AllowedTools,
     ChatRequest,
@@ -142,8 +144,8 @@ def turn_calls(calls: Sequence[ToolCall], where: str) -> list[dict[str, Any]]:
     found = []
     for i, call in enumerate(calls):
         try:
-            arguments = json.loads(call.function.arguments or "{}")
-        except (ValueError, RecursionError):
+            arguments = from_json(call.function.arguments or "{}")  # refuses half characters, unlike json
+        except ValueError:
             arguments = None
         param = f"{where}.tool_calls.{i}.function.arguments"
         if not isinstance(arguments, dict):

@@ -95,7 +95,7 @@ async def of_chat(request: ChatRequest, caller: Caller) -> Batch:
     """Translates a chat: one text per choice. Raises ApiError that names a wrong parameter."""
     service = caller.service
     caller.model_of(request.model)
-    if request.top_logprobs is not None and not request.logprobs:
+    if request.top_logprobs and not request.logprobs:
         raise wrong("top_logprobs needs logprobs: true; send both, or neither")
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
     options = options_of(request, service.chats)
@@ -163,7 +163,7 @@ def _generations(
                 **fields,
             )
         except RequestRefused as error:
-            raise ApiError(400, error.what, param="stop_token_ids") from None
+            raise ApiError(400, error.what, param="stop_token_ids", code=error.code) from None
         texts.append(text)
     _check_told(texts, request)
     return texts

@@ -1,7 +1,7 @@
 """Encodes prompts, refuses those beyond the context, and limits max_tokens to what is left of it."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from draft_node.service.async_tokenizer import num_chat_chars
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.text import Inputs
 from goodspeed.errors import PromptError, VerifyAway
+from goodspeed.wire.fields import MAX_CONTEXT
 
 
 async def encode_chat(messages: Sequence[Message], caller: Caller, inputs: Inputs) -> tuple[int, ...]:
@@ -75,11 +76,11 @@ async def encoded(prompt: str | list[int], caller: Caller) -> tuple[int, ...]:
     return tuple(prompt)
 
 
-def check_ids(tokens: Iterable[int], param: str, vocab_size: int) -> None:
-    """Raises ApiError for an id of vocab_size or more. param: the parameter's name, for the error."""
-    most = max(tokens, default=0)
-    if most >= vocab_size:
-        raise wrong(f"{param}: {most} is no token id; they go from 0 to {vocab_size - 1}", "vocabulary")
+def check_ids(tokens: Collection[int], param: str, vocab_size: int) -> None:
+    """Raises ApiError for an id that is not in the vocabulary. param: the parameter's name, for the error."""
+    for token in (min(tokens, default=0), max(tokens, default=0)):
+        if not 0 <= token < vocab_size:
+            raise wrong(f"{param}: {token} is no token id; they go from 0 to {vocab_size - 1}", "vocabulary")
 
 
 def _check_chars(num_chars: int, param: str, service: Service) -> None:
@@ -121,10 +122,10 @@ def max_tokens_of(
         raise wrong("max_tokens must be at least 1; 0 is for echo: true alone")
     if asked == 0 and least:
         raise wrong("min_tokens must not be more than max_tokens, which is 0")
-    found = [min(default if asked is None else max(asked, 1), room) for room in left]
-    if least > (min(found) if asked is None else asked):
-        raise wrong(f"min_tokens must not be more than {name}")
-    return found
+    if least > (default if asked is None else asked):
+        advice = "" if asked is not None else f", whose default is {default}; send it, too"
+        raise wrong(f"min_tokens must not be more than {name}{advice}")
+    return [min(default if asked is None else max(asked, 1), room, MAX_CONTEXT) for room in left]
 
 
 def _too_long(param: str, context_len: int, length: str) -> ApiError:

@@ -1,5 +1,7 @@
 """Schemas of request bodies; `errors.py` words the errors."""
 
+import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -40,16 +42,15 @@ def listed(most: int | None, least: int | None = None) -> Any:
 MAX_NAME_CHARS, MAX_PAST_NAME_CHARS = 128, 256  # of tools
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]  # Anthropic's longest; OpenAI's has 64
 PastName: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_PAST_NAME_CHARS)]  # of a past call
-TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
+TokenId: TypeAlias = Annotated[int, Field(ge=-INT64 - 1, le=INT64)]  # `check_ids` knows the vocabulary
 TokenIds: TypeAlias = Annotated[list[TokenId], listed(None, 1)]
-NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=MAX_CONTEXT)]
+NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=INT64)]  # cut to the context: some send the largest of 32 bits
 NumLogprobs: TypeAlias = Annotated[int, Field(ge=0, le=MAX_LOGPROBS)]
 Stop: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
 ModelName: TypeAlias = Annotated[str, Field(max_length=MAX_MODEL_NAME)]
 Penalty: TypeAlias = Annotated[float, Field(ge=-2, le=2)]
 LogitBias: TypeAlias = Annotated[
     dict[str, Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]],
-    Field(max_length=MAX_BIASES),
     few(MAX_BIASES, r"0|[1-9][0-9]{0,9}", 'must have token ids as its names, like {"50256": -100}'),
 ]
 Milliseconds: TypeAlias = Annotated[float, Field(ge=1000 * SHORTEST_S, le=1000 * LONGEST_S)]
@@ -150,6 +151,40 @@ def call_of(call_id: str, name: str, arguments: str) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
+class Turns:
+    """The messages of a chat that another API's request stands for, and where the request has what they are made of."""
+
+    def __init__(self, tools: Iterable[str]) -> None:
+        """tools: places of the chat's tools in the request."""
+        self.messages = list[dict[str, Any]]()
+        self._places = {f"tools.{i}": place for i, place in enumerate(tools)}
+
+    def add(self, place: str, role: str, **members: Any) -> None:
+        self._places[f"messages.{len(self.messages)}"] = place
+        self.messages.append({"role": role, **members})
+
+    def add_call(self, place: str, call_id: str, name: str, arguments: str | dict[str, Any]) -> None:
+        """Adds a call to the last message, or to a new one if that is not the assistant's."""
+        if not self.messages or self.messages[-1]["role"] != "assistant":
+            self.add(place, "assistant")
+        calls = self.messages[-1].setdefault("tool_calls", [])
+        self._places[f"messages.{len(self.messages) - 1}.tool_calls.{len(calls)}"] = place
+        written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        calls.append(call_of(call_id, name, written))
+
+    def names(self) -> Names:
+        """Returns the patterns of the chat's names of messages, calls and tools, which become their places."""
+
+        def place(found: re.Match[str]) -> str:
+            return self._places.get(found[1], found[0])
+
+        return (
+            (r"(?<![.\w])((?:messages|tools)\.\d+(?:\.tool_calls\.\d+)?)(?:\.(?:function|role|tool_calls)\b)?", place),
+            (r"(?<=\d\.)reasoning_content\b", "content"),
+            (r"(?<=\.)function\.", ""),
+        )
+
+
 Tools: TypeAlias = Annotated[list[Tool], listed(MAX_TOOLS)] | None
 
 
@@ -244,7 +279,7 @@ class TextRequest(Asking):
 
 class CompletionRequest(TextRequest):
     prompt: str | Annotated[list[str], listed(None, 1)] | TokenIds | Annotated[list[TokenIds], listed(None, 1)]
-    max_tokens: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = None  # 0 only with echo
+    max_tokens: Annotated[int, Field(ge=0, le=INT64)] | None = None  # 0 only with echo
     echo: bool | None = None  # the prompt before the text, with its logprobs where asked for
     logprobs: NumLogprobs | None = None
 
@@ -322,16 +357,20 @@ class TokenizeRequest(Strict):
     model: ModelName | None = None
     prompt: str | None = None
     messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)] | None = None
-    continue_final_message: bool | None = None  # with messages, as in chats
-    add_generation_prompt: bool | None = None  # its opposite
-    tools: Tools = None  # with messages
-    chat_template_kwargs: dict[str, Any] | None = None  # with messages
+    # with messages, as in chats
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
+    tools: Tools = None
+    reasoning_effort: Effort | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    enable_thinking: bool | None = None
 
     @model_validator(mode="after")
     def _has_one_of_both(self) -> Self:
         if (self.prompt is None) == (self.messages is None):
             raise refused("prompt", "or messages must be given, and not both")
-        for name in ("tools", "chat_template_kwargs"):
+        of_chats = ("continue_final_message", "tools", "reasoning_effort", "chat_template_kwargs", "enable_thinking")
+        for name in of_chats:
             if self.messages is None and getattr(self, name):
                 raise refused(name, "is for messages; send messages, or leave it out")
         return self

@@ -18,6 +18,15 @@ class TextPart(Strict):
     text: str
 
 
+class RefusalText(Strict):
+    type: Literal["refusal"]
+    refusal: str
+
+    @property
+    def text(self) -> str:
+        return self.refusal
+
+
 NOUNS = {"image_url": "an image", "input_audio": "a recording", "file": "a file"}
 """What no text model can read, by the type of the part in chats."""
 
@@ -47,13 +56,13 @@ class Unseen(LeftOut):
         return f"[{self.noun} that this model cannot read]"
 
 
-ContentPart: TypeAlias = Annotated[TextPart | Unseen, ByType("text")]
+ContentPart: TypeAlias = Annotated[TextPart | RefusalText | Unseen, ByType("text")]
 """A part of a chat's message."""
 
 
 def text_of(content: str | Iterable[HasText] | None) -> str:
-    """Returns the text of a message's content: of its parts joined; "" for None."""
-    return content if isinstance(content, str) else "".join(part.text for part in content or ())
+    """Returns the text of a message's content: of its parts, a line each; empty ones are left out."""
+    return content if isinstance(content, str) else "\n".join(filter(None, (part.text for part in content or ())))
 
 
 def content_of(content: str | Iterable[HasText]) -> str | list[dict[str, str]]:

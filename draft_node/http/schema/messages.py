@@ -5,8 +5,9 @@ A message's blocks become one message of the chat, and each tool's result anothe
 
 import json
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import groupby
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -23,7 +24,7 @@ from draft_node.http.schema.chat import (
     PastName,
     Schema,
     Stop,
-    call_of,
+    Turns,
     listed,
 )
 from draft_node.http.schema.content_parts import TextPart, Unseen, content_of, text_of
@@ -99,10 +100,6 @@ class ToolUse(OfMessages):
             raise refused("input", "must not have NaN or Infinity, which are not JSON") from None
         return self
 
-    def call(self) -> dict[str, Any]:
-        """Returns the call in a chat's message."""
-        return call_of(self.id, self.name, json.dumps(self.input))
-
 
 class Thought(OfMessages):
     type: Literal["thinking"]
@@ -172,10 +169,6 @@ class ToolResult(OfMessages):
     tool_use_id: Id
     content: "str | Annotated[list[Shown], listed(MAX_PARTS)] | None" = None
 
-    def turn(self) -> dict[str, Any]:
-        """Returns the message of a chat."""
-        return {"role": "tool", "tool_call_id": self.tool_use_id, "content": text_of(self.content)}
-
 
 class HostedBlock(LeftOut):
     """A block that only Anthropic's service runs or reads, or that says when a tool comes or goes.
@@ -241,21 +234,24 @@ class Message(OfMessages):
                 raise refused("content", f'must not have blocks of the type "{block.type}" in the role "{self.role}"')
         return self
 
-    def turns(self) -> Iterator[dict[str, Any]]:
-        """Yields the messages of a chat."""
+    def add_to(self, turns: Turns, place: str) -> None:
+        """Adds what the model sees of it to the messages of a chat."""
         if self.role == "assistant":
-            yield {
-                "role": "assistant",
-                "content": text_of(block for block in self.blocks if isinstance(block, InputText | Compaction)),
-                "reasoning_content": "".join(block.thinking for block in self.blocks if isinstance(block, Thought)),
-                "tool_calls": [block.call() for block in self.blocks if isinstance(block, ToolUse)],
-            }
+            thoughts = [block.thinking for block in self.blocks if isinstance(block, Thought) and block.thinking]
+            said = text_of(block for block in self.blocks if isinstance(block, InputText | Compaction))
+            turns.add(place, "assistant", content=said, reasoning_content="\n".join(thoughts))
+            for i, block in enumerate(self.blocks):
+                if isinstance(block, ToolUse):
+                    turns.add_call(f"{place}.content.{i}", block.id, block.name, block.input)
             return
-        for is_result, run in groupby(self.blocks, lambda block: isinstance(block, ToolResult)):
-            if is_result:
-                yield from (block.turn() for block in run if isinstance(block, ToolResult))
-            elif shown := [block for block in run if isinstance(block, ASKED)]:
-                yield {"role": self.role, "content": content_of(shown)}
+        for _, run in groupby(enumerate(self.blocks), lambda one: isinstance(one[1], ToolResult)):
+            blocks = dict(run)
+            if shown := [block for block in blocks.values() if isinstance(block, ASKED)]:
+                turns.add(place, self.role, content=content_of(shown))
+            for i, block in blocks.items():
+                if isinstance(block, ToolResult):
+                    content = text_of(block.content)
+                    turns.add(f"{place}.content.{i}", "tool", tool_call_id=block.tool_use_id, content=content)
 
 
 class ToolChoice(OfMessages):
@@ -288,24 +284,25 @@ CHOICES: dict[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
 """Choices of a tool by no name, and those of a chat."""
 
 
+NAMES: Names = (
+    (
+        r"This model's maximum context length is (\d+) tokens, but the messages have (\d+) tokens( at least)?.*",
+        lambda found: f"prompt is too long: {found[2]} tokens > {found[1]} maximum{' (or more)' * bool(found[3])}",
+    ),
+    (r"\bmax_completion_tokens\b", "max_tokens"),
+    (r"\benable_thinking\b", "thinking"),
+    (r"\breasoning_effort\b", "output_config.effort"),
+    (r"\bresponse_format(\.json_schema)?", "output_config.format"),
+    (r"(?<=\d\.)parameters\b", "input_schema"),
+    (r"(?<=\d\.)arguments\b", "input"),
+)
+"""Patterns of a chat request's parameter names, and the names in messages."""
+
+
 class CountRequest(OfMessages):
     """The parameters that a prompt is made of."""
 
     announcing = "anthropic-beta"
-    names: ClassVar[Names] = (
-        (
-            r"This model's maximum context length is (\d+) tokens, but the messages have (\d+) tokens( at least)?.*",
-            lambda found: f"prompt is too long: {found[2]} tokens > {found[1]} maximum{' (or more)' * bool(found[3])}",
-        ),
-        (r"\bmessages(\.\d+(\.\w+)*)?", "messages"),
-        (r"\bmax_completion_tokens\b", "max_tokens"),
-        (r"\benable_thinking\b", "thinking"),
-        (r"\breasoning_effort\b", "output_config.effort"),
-        (r"\bresponse_format(\.json_schema)?", "output_config.format"),
-        (r"(?<=\.)function\.parameters\b", "input_schema"),
-        (r"(?<=\.)function\.", ""),
-    )
-
     model: str | None = None
     messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)]
     system: Texts | None = None
@@ -322,6 +319,21 @@ class CountRequest(OfMessages):
             raise refused("tools", what)
         return self
 
+    @cached_property
+    def turns(self) -> Turns:
+        """The messages of the chat."""
+        turns = Turns(f"tools.{i}" for i, tool in enumerate(self.tools or ()) if isinstance(tool, CustomTool))
+        if self.system:
+            turns.add("system", "system", content=text_of(self.system))
+        for i, message in enumerate(self.messages):
+            message.add_to(turns, f"messages.{i}")
+        return turns
+
+    @property
+    def names(self) -> Names:
+        """Patterns of a chat request's parameter names, and the names in messages."""
+        return (*self.turns.names(), *NAMES)
+
     @property
     def own_tools(self) -> list[CustomTool]:
         """The tools that the model sees: all from the beginning."""
@@ -330,9 +342,9 @@ class CountRequest(OfMessages):
     def chat(self, chats: ChatSupport) -> ChatRequest:
         """Returns the chat request for the same text; ApiError if chats refuse it."""
         choice, config = self.tool_choice or ToolChoice(type="auto"), self.output_config or OutputConfig()
-        form, system = config.format, [{"role": "system", "content": text_of(self.system)}] if self.system else []
+        form = config.format
         asked: dict[str, Any] = {
-            "messages": [*system, *(turn for message in self.messages for turn in message.turns())],
+            "messages": self.turns.messages,
             "tools": [tool.shown() for tool in self.own_tools],
             "tool_choice": CHOICES.get(choice.type) or {"type": "function", "function": {"name": choice.name}},
             "parallel_tool_calls": not choice.disable_parallel_tool_use,

@@ -5,15 +5,13 @@ namespace's name before its own. Tools that only a hosted service can run are le
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from draft_node.http.schema.chat import MAX_NAME_CHARS, MAX_TOOLS, Function, Name, Schema, listed
-from draft_node.http.schema.errors import Names
+from draft_node.http.schema.chat import MAX_NAME_CHARS, MAX_TOOLS, Function, Name, PlainFormat, Schema, listed
 from draft_node.http.schema.strict import ByType, LeftOut, Strict, refused, tell_ignored
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 
@@ -27,10 +25,6 @@ DATED = r"(_\d{4}_\d\d_\d\d)?"
 
 class FunctionTool(Function):
     type: Literal["function"]
-
-
-class TextFormat(Strict):
-    type: Literal["text"]
 
 
 class GrammarFormat(Strict):
@@ -52,7 +46,7 @@ class CustomTool(Strict):
     type: Literal["custom"]
     name: Name
     description: str | None = None
-    format: Annotated[TextFormat | GrammarFormat, ByType("text")] | None = None
+    format: Annotated[PlainFormat | GrammarFormat, ByType("text")] | None = None
 
 
 class NamespaceTool(Strict):
@@ -130,7 +124,9 @@ class AllowedTools(Strict):
     ]
 
 
-ToolChoice: TypeAlias = Annotated[Literal["auto", "none", "required"] | NamedTool | AllowedTools, ByType("auto")]
+ToolChoice: TypeAlias = Annotated[
+    Literal["auto", "none", "required"] | NamedTool | AllowedTools | HostedTool, ByType("auto")
+]
 
 
 def shown_name(name: str, namespace: str | None) -> str:
@@ -155,6 +151,7 @@ class Toolbox:
     def __init__(self, tools: Sequence[AnyTool], found: Iterable[tuple[str, Sequence[AnyTool]]] = ()) -> None:
         """found: tools of input items, by dotted name; each replaces an earlier tool of the same name."""
         self.served = list(_served(tools, "tools"))
+        self._has_hosted = any(isinstance(tool, HostedTool) for tool in tools)
         positions = {one.function["name"]: i for i, one in enumerate(self.served)}
         for place, later in found:
             for one in _served(later, place):
@@ -175,6 +172,8 @@ class Toolbox:
                 return _named(shown_name(asked.name, asked.namespace))
             case AllowedTools():
                 return self._allowed(asked)
+            case HostedTool():
+                return "none" if self._has_hosted else _named(shown_name("", asked.type))  # a name that chats refuse
         return asked
 
     def _allowed(self, asked: AllowedTools) -> Any:
@@ -190,15 +189,6 @@ class Toolbox:
         if not names and asked.mode == "auto":
             return "none"
         return {"type": "allowed_tools", "allowed_tools": {"mode": asked.mode, "tools": [*map(_named, names)]}}
-
-    def names(self) -> Names:
-        """Returns the pattern of the chat's names of tools, which become their places in the request."""
-
-        def place(found: re.Match[str]) -> str:
-            i = int(found[1])
-            return self.served[i].place if i < len(self.served) else found[0]
-
-        return [(r"(?<!\.)\btools\.(\d+)(?:\.function\b)?", place)]
 
 
 def _named(name: str) -> dict[str, Any]:
@@ -246,11 +236,6 @@ def _function(tool: FunctionTool | CustomTool, namespace: str | None, about: str
 
 def _joined(*texts: str | None) -> str | None:
     return "\n\n".join(filter(None, texts)) or None
-
-
-def as_arguments(text: str) -> str:
-    """Returns the arguments of a custom tool's call."""
-    return json.dumps({"input": text})
 
 
 def as_input(arguments: str) -> str:

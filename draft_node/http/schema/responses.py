@@ -4,8 +4,6 @@ Output items of an earlier response may be sent back unchanged: adjacent reasoni
 become one message of the chat.
 """
 
-import json
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -22,10 +20,10 @@ from draft_node.http.schema.chat import (
     NumTokens,
     ServiceTier,
     StreamOptions,
-    call_of,
+    Turns,
     listed,
 )
-from draft_node.http.schema.content_parts import Unseen, content_of, text_of
+from draft_node.http.schema.content_parts import RefusalText, Unseen, content_of, text_of
 from draft_node.http.schema.errors import Names
 from draft_node.http.schema.response_tools import (
     DATED,
@@ -33,7 +31,6 @@ from draft_node.http.schema.response_tools import (
     Toolbox,
     ToolChoice,
     Tools,
-    as_arguments,
     shown_name,
 )
 from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, few, refused, tell_ignored
@@ -47,15 +44,6 @@ class ItemText(Strict):
     text: str
     annotations: list[Any] | None = None  # of an earlier response; taken, and not looked at
     logprobs: list[Any] | None = None  # likewise
-
-
-class RefusalText(Strict):
-    type: Literal["refusal"]
-    refusal: str
-
-    @property
-    def text(self) -> str:
-        return self.refusal
 
 
 ItemContent: TypeAlias = Annotated[
@@ -170,58 +158,31 @@ AnyItem: TypeAlias = Annotated[
 ]
 
 
-def turns_of(items: Sequence[AnyItem]) -> list[dict[str, Any]]:
-    """Returns the messages of a chat that items stand for."""
-    turns = list[dict[str, Any]]()
-    turn: dict[str, Any] = {}  # the assistant's message in progress, the latest in `turns`
-    for item in items:
-        if (other := _other(item)) is not None:
-            turns += other
-            turn = {}
-        elif grown := _grown(item):
-            if not turn or not _continues(turn, item):
-                turn = {"role": "assistant"}
-                turns.append(turn)
-            turn.update({name: turn.get(name, type(value)()) + value for name, value in grown.items()})
-    return [{"content": "", **turn} for turn in turns]  # thinking that was cut has no text after it
-
-
-def _other(item: AnyItem) -> list[dict[str, Any]] | None:
-    """Returns the message of a tool or a user; [] for the output of a call without an id; None for other items."""
+def _add(item: AnyItem, turns: Turns, place: str) -> None:
+    """Adds what the model sees of an item: a message, or a part of the assistant's: thinking, then text, then calls."""
     match item:
-        case InputMessage() if item.role != "assistant":
-            return [{"role": item.role, "content": content_of(item.content)}]
+        case InputMessage(role="assistant"):
+            text = text_of(item.content)
+            if turns.messages and turns.messages[-1].keys() == {"role", "reasoning_content"}:
+                turns.messages[-1]["content"] = text
+            else:
+                turns.add(place, "assistant", content=text)
+        case InputMessage():
+            turns.add(place, item.role, content=content_of(item.content))
+        case InputReasoning() if item.text:
+            turns.add(place, "assistant", reasoning_content=item.text)
+        case FunctionCall():
+            turns.add_call(place, item.call_id, item.shown, item.arguments)
+        case CustomCall():
+            turns.add_call(place, item.call_id, item.shown, {"input": item.input})
+        case SearchCall(call_id=str() as call_id, arguments=given):
+            turns.add_call(place, call_id, SEARCH, given or {})
         case CallOutput():
-            return [{"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}]
-        case FoundTools():
+            turns.add(place, "tool", tool_call_id=item.call_id, content=text_of(item.output))
+        case FoundTools(call_id=str() as call_id):
             names = ", ".join(one.function["name"] for one in Toolbox(item.tools).served)
             text = f"Found these tools: {names}" if names else "Found no tools."
-            said = {"role": "tool", "tool_call_id": item.call_id, "content": text}
-            return [said] if item.call_id is not None else []
-    return None
-
-
-def _continues(turn: dict[str, Any], item: AnyItem) -> bool:
-    """True if an assistant's item may join the message so far: reasoning, then text, then calls."""
-    is_text = isinstance(item, InputMessage)
-    return not isinstance(item, InputReasoning) and not (is_text and turn.keys() & {"tool_calls", "content"})
-
-
-def _grown(item: AnyItem) -> dict[str, Any]:
-    """Returns what an assistant's item adds to its message; nothing for what the model cannot see."""
-    match item:
-        case InputReasoning() if item.text:
-            return {"reasoning_content": item.text}
-        case InputMessage():
-            return {"content": text_of(item.content)}
-        case FunctionCall():
-            return {"tool_calls": [call_of(item.call_id, item.shown, item.arguments)]}
-        case CustomCall():
-            return {"tool_calls": [call_of(item.call_id, item.shown, as_arguments(item.input))]}
-        case SearchCall(call_id=str() as call_id, arguments=given):
-            arguments = given if isinstance(given, str) else json.dumps(given or {})
-            return {"tool_calls": [call_of(call_id, SEARCH, arguments)]}
-    return {}
+            turns.add(place, "tool", tool_call_id=call_id, content=text)
 
 
 class PlainFormat(Strict):
@@ -296,27 +257,36 @@ class ResponsesRequest(Asking):
         ]
         return Toolbox(self.tools or (), brought)
 
+    @cached_property
+    def turns(self) -> Turns:
+        """The messages of the chat."""
+        turns = Turns(one.place for one in self.toolbox.served)
+        if self.instructions is not None:
+            turns.add("instructions", "system", content=self.instructions)
+        for i, item in enumerate(self.items):
+            _add(item, turns, f"input.{i}")
+        return turns
+
     @property
     def names(self) -> Names:
         """Patterns of a chat request's parameter names, and the names in responses."""
         return (
-            *self.toolbox.names(),
+            *self.turns.names(),
             (r"the messages have\b", "the input has"),
-            (r"\bmessages(\.\d+(\.\w+)*)?", "input"),
+            (r"\bmessages\b", "input"),
+            (r"(?<=\d\.)(tool_call_)?id\b", "call_id"),
             (r"\bmax_completion_tokens\b", "max_output_tokens"),
             (r"\breasoning_effort\b", "reasoning.effort"),
             (r"\bresponse_format(\.json_schema\b(?=\.))?", "text.format"),
             (r"\btool_choice\.allowed_tools\b", "tool_choice"),
-            (r"(?<=\.)function\.", ""),
         )
 
     def chat(self, chats: ChatSupport) -> ChatRequest:
         """Returns the chat request for the same text; ApiError if chats refuse it."""
         given = self.text.format if self.text is not None else None
         form = given.model_dump(by_alias=True, exclude_none=True, exclude={"type"}) if given is not None else {}
-        system = [] if self.instructions is None else [{"role": "system", "content": self.instructions}]
         asked = {
-            "messages": [*system, *turns_of(self.items)],
+            "messages": [{"content": "", **turn} for turn in self.turns.messages],  # no text follows cut thinking
             "max_completion_tokens": self.max_output_tokens,
             "reasoning_effort": self.reasoning.effort if self.reasoning is not None else None,
             "tools": self.toolbox.functions(),

@@ -1,7 +1,8 @@
 """Base model of all parts of request bodies: no type conversions, no NaN; unknown members are refused by name.
 
-Accepts unknown members that request nothing: null, false and empty values, and values in `NEUTRAL`. Ignores members in
-`IGNORED`, which a header of the answer lists, and any where the request announces members that are unknown here.
+Accepts unknown members that request nothing: null, false (but for those in `ASKED_BY_FALSE`) and empty values, and
+values in `NEUTRAL`. Ignores members in `IGNORED`, which a header of the answer lists, and any where the request
+announces members that are unknown here.
 """
 
 import difflib
@@ -36,6 +37,7 @@ IGNORED = frozenset(
         *("defer_loading", "output_schema", "max_tool_calls"),  # about tools that only hosted services run
         *("provider", "safety_settings"),  # options of routers and of hosted models' filters
         *("parsed", "parsed_arguments", "index"),  # added by the official client when it sends an answer back
+        *("annotations", "reasoning_details"),  # by other servers to such answers
         *("verbosity", "budget_tokens", "prediction"),  # hints that reach no model
         *("timings_per_token", "return_progress"),  # more figures about the server's speed
         "is_error",  # of a tool's result, whose text says so, too
@@ -60,6 +62,14 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 """Values without effect, in addition to null, false and empty ones."""
 
+ASKED_BY_FALSE = {
+    "add_special_tokens": "send the prompt as token ids",
+    "do_sample": "send temperature 0",
+    **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens"), ""),
+    **dict.fromkeys(("include_reasoning", "enable_thinking", "think"), ""),
+}
+"""Members whose false asks for something, with advice."""
+
 INSTEAD = {
     "best_of": "send n for several choices",
     "functions": "send tools",
@@ -83,6 +93,7 @@ ALIKE = (
     ("max_tokens", "max_output_tokens"),
     ("stop", "stop_sequences"),
     ("reasoning_effort", "reasoning.effort", "output_config.effort"),
+    ("enable_thinking", "thinking", "think", "reasoning.effort"),
     ("response_format", "text.format", "output_config.format", "structured_outputs"),
 )
 """Names of the same thing in the APIs that are served here."""
@@ -130,10 +141,11 @@ class Strict(BaseModel):
     @model_validator(mode="after")
     def _knows_all(self, info: ValidationInfo) -> Self:
         for name, value in (self.model_extra or {}).items():
-            if value is None or value is False or value in ("", [], {}) or _is_neutral(name, value):
+            if not _asks(name, value, self):
                 continue
             if name not in self.ignores:
-                advice = INSTEAD.get(name) or (_known_as(name, type(self)) if len(name) <= MAX_NAME else None)
+                advice = ASKED_BY_FALSE.get(name) if value is False else INSTEAD.get(name)
+                advice = advice or (_known_as(name, type(self)) if len(name) <= MAX_NAME else None)
                 if advice or not (isinstance(info.context, Ignored) and info.context.takes(name)):
                     what = f"is not a supported parameter; {advice or 'leave it out'}"
                     raise refused(name, what, "unknown_parameter")
@@ -213,11 +225,16 @@ def _known_as(name: str, part: type[Strict]) -> str | None:
     return f"did you mean {near[0]}?" if near else None
 
 
-def _is_neutral(name: str, value: Any) -> bool:
-    return any(value == one and type(value) is type(one) for one in NEUTRAL.get(name, ()))
+def _asks(name: str, value: Any, part: Strict) -> bool:
+    """Returns whether an unknown member asks for something; chat templates write special tokens, unlike prompts."""
+    if value is False:
+        prompt = getattr(part, "prompt", None) or [None]
+        return name in ASKED_BY_FALSE and (name != "add_special_tokens" or isinstance(prompt[0], str))
+    is_neutral = any(value == one and type(value) is type(one) for one in NEUTRAL.get(name, ()))
+    return value is not None and value not in ("", [], {}) and not is_neutral
 
 
-def few(most: int, names: str = "", what: str = "") -> BeforeValidator:
+def few(most: int, names: str, what: str) -> BeforeValidator:
     """Refuses an object with too many members, or wrong names, by a single error: very many errors take very long.
 
     most: members; names: pattern of allowed names; what: message for a wrong name.

@@ -148,7 +148,7 @@ def test_its_tokens_are_counted() -> None:
 def test_a_turn_after_tools() -> None:
     prompt, _ = prompt_of(*turn(1), *turn(2, text("2\ty = 2"), IMAGE, reads="/b.py"))
     assert "<tool_response>\n1\tx = 1\n</tool_response>" in prompt
-    assert "<tool_response>\n2\ty = 2[an image that this model cannot read]\n</tool_response>" in prompt
+    assert "<tool_response>\n2\ty = 2\n[an image that this model cannot read]\n</tool_response>" in prompt
     assert '{"file_path": "/b.py"}' in prompt
 
 
@@ -189,9 +189,9 @@ def test_a_summary_is_what_the_assistant_said() -> None:
 
 def test_what_a_user_shows_is_text_or_a_sentence() -> None:
     found = {"type": "search_result", "source": "notes.md", "title": "Rain", "content": [text("Much.")]}
-    blocks = {"type": "document", "source": {"type": "content", "content": [text("Two"), text(" words")]}}
-    prompt, names = prompt_of({"role": "user", "content": [NOTE, text("\n"), found, PDF, blocks, IMAGE]})
-    said = "Notes\nIt rains.\nRain\nnotes.md\nMuch.[a file that this model cannot read]Two words[an image that"
+    blocks = {"type": "document", "source": {"type": "content", "content": [text("Two"), text("words")]}}
+    prompt, names = prompt_of({"role": "user", "content": [NOTE, text(""), found, PDF, blocks, IMAGE]})
+    said = "Notes\nIt rains.\nRain\nnotes.md\nMuch.\n[a file that this model cannot read]\nTwo\nwords\n[an image that"
     assert said in prompt
     assert names >= {"document", "image"}
 

@@ -132,6 +132,8 @@ SPOKEN = "Now.\n" + "\n".join(
 OWN = called("apply_patch", input="x")
 OTHER = called("exec_command", cmd="ls")
 CLOSING = called("mcp__tracker__close", number=7)
+OOPS = {"type": "function_call", "name": "exec_command", "arguments": "oops", "call_id": "c9"}
+HALF = OOPS | {"arguments": '{"cmd": "\\ud800"}'}
 LISTED = {**TOOLS[0], "parameters": {"type": "array"}}
 APPLY, OH = ({"type": "custom", "name": name} for name in ("apply_patch", "oh"))
 TRACKER, CRM, WAIT = ({"type": "namespace", "name": name} for name in ("mcp__tracker__", "crm", "wait"))
@@ -233,7 +235,7 @@ def test_a_session_whose_tools_are_all_in_an_item_and_run_by_scripts() -> None:
     [item] = answer.json()["output"]
     named = {"type": "custom_tool_call", "namespace": "functions", "name": "exec", "input": script}
     assert {name: item[name] for name in named} == named
-    parts = [{"type": "input_text", "text": "Completed.\n"}, {"type": "input_text", "text": "a b.py"}]
+    parts = [{"type": "input_text", "text": "Completed."}, {"type": "input_text", "text": "a b.py"}]
     post(api, **{**body, "input": [*CODE_MODE, item, result(item["call_id"], parts, "custom_tool_call_output")]})
     assert called("functions__exec", input=script) in api.prompt
     assert "<tool_response>\nCompleted.\na b.py\n</tool_response>" in api.prompt
@@ -333,6 +335,7 @@ def test_a_choice_of_tools_is_kept(choice: Any, says: str, is_allowed: bool) -> 
     "body",
     [
         {"tool_choice": allowed("auto", {"type": "web_search"})},
+        {"tool_choice": {"type": "web_search"}},
         {"tools": [{"type": "web_search_2025_08_26"}, {"type": "code_interpreter"}]},
     ],
 )
@@ -346,6 +349,17 @@ def test_tools_that_are_only_hosted_are_none(body: dict[str, Any]) -> None:
     ("body", "param", "words"),
     [
         ({"tools": [*TOOLS[-2:], {"type": "apply_patch"}]}, "tools.2", "'function', 'custom'"),
+        (
+            {"tools": TOOLS[:1], "tool_choice": {"type": "web_search"}},
+            "tool_choice.name",
+            "no tool is named 'web_search",
+        ),
+        ({"input": [*AFTER_CALLS[:6], OOPS, *FIRST]}, "input.6.arguments", "must be a JSON object as a string"),
+        ({"input": [*AFTER_CALLS, OOPS, *FIRST]}, "input.14.arguments", "must be a JSON object as a string"),
+        ({"input": [*FIRST, HALF, *FIRST]}, "input.3.arguments", "must be a JSON object as a string"),
+        ({"input": [*AFTER_CALLS[:6], OOPS]}, "input.4", "calls cannot be continued"),
+        ({"input": [*AFTER_CALLS, OOPS | {"call_id": ""}]}, "input.14.call_id", "must not be empty"),
+        ({"input": [*FIRST, {"type": "tool_search_output", "call_id": "", "tools": []}]}, "input.3.call_id", "empty"),
         ({"tools": [*TOOLS[-2:], TOOLS[0], TOOLS[0]]}, "tools.3.name", "give each its own name"),
         ({"tools": [{**ISSUES, "tools": [LISTED]}]}, "tools.0.tools.0.parameters", 'must be "object"'),
         ({"input": [*FIRST, later(LISTED)]}, "input.3.tools.0.parameters", 'must be "object"'),

@@ -21,6 +21,8 @@ THINKS: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 1024}
 USE = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}}
 INTEGER: dict[str, Any] = {"type": "json_schema", "schema": {"type": "integer"}}
 IN_A_SCHEMA: dict[str, Any] = {"output_config": {"format": INTEGER}}
+LONG_USE = USE | {"input": {"city": "x" * (1 << 20)}}
+LONG_THOUGHT = {"type": "thinking", "thinking": "x" * ((1 << 20) + 1)}
 USER = {"role": "user", "content": "hello"}
 IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
 PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}}
@@ -188,19 +190,19 @@ def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "x"}
     second = USE | {"id": "c2", "caller": {"type": "direct"}}
     messages = [
-        {"role": "user", "content": [text("Oslo"), text("?")]},
-        {"role": "assistant", "content": [thought, text("Well."), USE, second]},
+        {"role": "user", "content": [text("Oslo"), text(""), text("Cold?")]},
+        {"role": "assistant", "content": [thought, text("Well."), USE, thought, second]},
         {"role": "user", "content": [result("c1", "3"), result("c2", [text("4")]), text("And Bergen?")]},
     ]
-    body = {"messages": messages, "system": [text("Be "), text("brief.")], **TOOLS, **THINKS}
+    body = {"messages": messages, "system": [text("Be"), text("brief.")], **TOOLS, **THINKS}
     answer = ask(api, **body)
     assert answer.headers["X-GoodSpeed-Ignored"] == "budget_tokens, cache_control"
     call = {"type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
     calls = [{"id": "c1", **call}, {"id": "c2", **call}]
     turns = [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Oslo?"},
-        {"role": "assistant", "reasoning_content": "Hm.", "content": "Well.", "tool_calls": calls},
+        {"role": "system", "content": "Be\nbrief."},
+        {"role": "user", "content": "Oslo\nCold?"},
+        {"role": "assistant", "reasoning_content": "Hm.\nHm.", "content": "Well.", "tool_calls": calls},
         {"role": "tool", "tool_call_id": "c1", "content": "3"},
         {"role": "tool", "tool_call_id": "c2", "content": "4"},
         {"role": "user", "content": "And Bergen?"},
@@ -209,7 +211,7 @@ def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
     assert api.chat(messages=turns, tools=tools, enable_thinking=True).status_code == 200
     counted = count(api, **body).json()
     assert service.heard == [service.heard[0]] * 3
-    assert service.heard[0][0][2]["reasoning_content"] == "Hm."
+    assert service.heard[0][0][2]["reasoning_content"] == "Hm.\nHm."
     assert counted == {"input_tokens": answer.json()["usage"]["input_tokens"]}
 
 
@@ -302,6 +304,7 @@ def content(*blocks: Any, role: str = "user") -> dict[str, Any]:
         ({"max_tokens": None}, "max_tokens must be"),
         ({"stop_sequences": ["x"] * 5}, "stop_sequences must have at most 4"),
         ({"model": "claude"}, "the model 'claude' is not served here"),
+        ({"enable_thinking": False}, "enable_thinking is not a supported parameter; send thinking"),
         ({"mcp_servers": [{"url": "x"}]}, "mcp_servers is not a supported parameter; let the client call"),
         ({"container": "x"}, "container is not a supported parameter; nothing runs code here"),
         ({"messages": []}, "messages must"),
@@ -319,8 +322,13 @@ def content(*blocks: Any, role: str = "user") -> dict[str, Any]:
         (content({"type": "text", "text": "x", "cited": [{}]}), "messages.1.content.0.cited is not"),
         (content(USE), 'messages.1.content must not have blocks of the type "tool_use" in the role "user"'),
         (content(result("c", [USE])), f"messages.1.content.0.content.0 has the type 'tool_use', {UNSUPPORTED} 'text'"),
-        (content(result("c")), "messages: tools are not supported"),
-        (content(USE, role="assistant"), "messages: tools are not supported"),
+        (content(text("x"), result("c")), "messages.1.content.1: tools are not supported"),
+        (content(USE, role="assistant"), "messages.1: tools are not supported"),
+        (
+            {"system": "x", **content(text("x"), LONG_USE, role="assistant")},
+            "messages.1.content.1.input must have at most",
+        ),
+        (content(LONG_THOUGHT, role="assistant"), "messages.1.content must have at most 1048576 characters"),
         ({"system": [IMAGE]}, "system.0.type must be"),
         (TOOLS, "tools are not supported: this model has no chat template"),
         ({"tools": [SEARCH]}, "tools must have one of your own: nothing runs web_search_20250305 here; send one"),
@@ -345,6 +353,9 @@ def test_refused_by_name(api: Api, body: dict[str, Any], message: str) -> None:
     ("body", "message"),
     [
         ({"tools": [WEATHER, WEATHER]}, "tools.1.name: another tool is named 'weather'"),
+        ({"tools": [SEARCH, WEATHER, SEARCH, WEATHER]}, "tools.3.name: another tool is named 'weather'"),
+        ({"tools": [SEARCH, WEATHER | {"input_schema": {"type": "string"}}]}, "tools.1.input_schema.type must be"),
+        (content(USE | {"input": {"city": "\u4e2d" * 180_000}}, role="assistant"), "prompt is too long"),
         ({"tools": [WEATHER | {"input_schema": {"type": "string"}}]}, 'tools.0.input_schema.type must be "object"'),
         ({"tool_choice": {"type": "tool", "name": "x"}, **TOOLS}, "tool_choice.name: no tool is named 'x'"),
     ],

@@ -19,6 +19,9 @@ TOOLS = {"tools": [WEATHER]}
 TOOLS_OF_CHATS = [{"type": "function", "function": {"name": "weather", "parameters": WEATHER["parameters"]}}]
 OF_CALLS = ("arguments", "output", "call_id", "name")
 OF_SCHEMAS = {"schema": {"type": "object"}, "name": "n", "strict": True, "description": "d"}
+CALL = {"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"}
+RESULT = {"type": "function_call_output", "call_id": "c", "output": "x"}
+THOUGHT = {"type": "reasoning", "content": "Hm."}
 LONG = {"description": "x" * 70_000}
 
 
@@ -115,6 +118,7 @@ def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
         {"role": "developer", "content": "Be brief."},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Oslo?"}]},
         {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
+        {"type": "tool_search_output", "execution": "server", "tools": []},
         {"type": "function_call", "call_id": "c1", "id": "fc_1", "status": "completed", **call},
         {"type": "function_call_output", "call_id": "c1", "output": "3 degrees"},
         {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": [cold]},
@@ -132,6 +136,19 @@ def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
     ]
     assert api.chat(messages=messages, tools=TOOLS_OF_CHATS).status_code == 200
     assert api.service.prompts == [api.prompt] * 2
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "custom_tool_call", "call_id": "c", "name": "patch", "input": "\u4e2d" * 180_000},
+        {"type": "tool_search_call", "call_id": "c", "arguments": {"query": "\u4e2d" * 180_000}},
+    ],
+)
+def test_a_call_in_any_letters_may_be_sent_back(api: Api, item: dict[str, Any]) -> None:
+    """Six characters for each of them would be more than a call may have."""
+    answer = respond(speaking(), input=[item, {"type": "function_call_output", "call_id": "c", "output": "x"}])
+    refused(answer, "input", code="context_length_exceeded")
 
 
 def test_an_output_that_was_cut_while_thinking_may_be_sent_back() -> None:
@@ -181,6 +198,12 @@ def test_an_output_that_was_cut_while_thinking_may_be_sent_back() -> None:
             {"input": [{"type": "function_call_output", "call_id": "c", "output": "x", "content": "y"}]},
             "input.0.content",
         ),
+        ({"input": [{"role": "user", "content": "x"}, CALL | {"call_id": ""}]}, "input.1.call_id"),
+        ({"input": [{"role": "user", "content": "x"}, THOUGHT, CALL | {"name": ""}]}, "input.2.name"),
+        ({"input": [{"role": "user", "content": "x"}, CALL]}, "input.1"),
+        ({"input": [{"role": "user", "content": "x"}, RESULT]}, "input.1"),
+        ({"input": [{"role": "user", "content": "x"}, RESULT | {"call_id": "x" * 257}]}, "input.1.call_id"),
+        ({"input": [CALL, THOUGHT | {"content": "x" * ((1 << 20) + 1)}]}, "input.1.content"),
         ({"text": {"format": {"type": "json_object", "schema": {"type": "object"}}}}, "text.format.schema"),
         *(({"text": {"format": {"type": "text", name: x}}}, f"text.format.{name}") for name, x in OF_SCHEMAS.items()),
         ({"tool_choice": {"type": "auto", "name": "weather"}}, "tool_choice"),

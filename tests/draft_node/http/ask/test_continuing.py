@@ -35,13 +35,14 @@ def test_an_answer_goes_on_from_the_last_message(ask: Any, template: str) -> Non
 
 def test_every_way_to_ask_goes_on() -> None:
     here = api(" Rome.<|im_end|>")
-    parts = {"role": "assistant", "content": [{"type": "text", "text": "The "}, {"type": "text", "text": "capital is"}]}
+    parts = {"role": "assistant", "content": [{"type": "text", "text": text} for text in ("The capital", "is", "")]}
     assert here.chat(messages=[USER, parts]).status_code == 200
     asked = here.client.post("/v1/messages", json={"messages": [USER, parts], "max_tokens": 9})
     assert asked.json()["content"] == [{"type": "text", "text": " Rome."}]
     assert here.client.post("/v1/responses", json={"input": [USER, BEGUN]}).status_code == 200
     assert len(here.service.prompts) == 3
-    assert all(one.endswith("assistant\nThe capital is") for one in here.service.prompts)
+    assert all(one.endswith("assistant\nThe capital\nis") for one in here.service.prompts[:2])
+    assert here.prompt.endswith("assistant\nThe capital is")
     body: dict[str, Any] = {"messages": [USER, BEGUN]}
     num_tokens = here.chat(**body).json()["usage"]["prompt_tokens"]
     assert here.client.post("/tokenize", json=body).json()["count"] == num_tokens

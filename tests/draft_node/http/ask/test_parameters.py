@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from draft_node.http.ask.generation import choice_seed
+from goodspeed.errors import RequestRefused
 from goodspeed.serving.sampling_defaults import SamplingRequest
 from goodspeed.wire.handshake import Defaults
 from tests.draft_node.http.fake import BODIES, CONTEXT_LEN, USER, Api, FakeService, refused
@@ -17,13 +18,18 @@ NEUTRAL: list[dict[str, Any]] = [
     {"stop": []},
 ]
 HARMLESS: dict[str, list[dict[str, Any]]] = {
-    "completions": [*NEUTRAL, {"best_of": 1, "suffix": None, "echo": False, "logprobs": None}],
+    "completions": [
+        *NEUTRAL,
+        {"best_of": 1, "suffix": None, "echo": False, "logprobs": None},
+        {"prompt": [5], "add_special_tokens": False, "do_sample": None, "skip_special_tokens": True},
+    ],
     "chat/completions": [
         *NEUTRAL,
         {"tools": [], "tool_choice": "none", "functions": [], "parallel_tool_calls": True, "chat_template_kwargs": {}},
         {"response_format": {"type": "text"}, "store": False, "metadata": {"a": "b"}, "modalities": ["text"]},
         {"service_tier": "auto", "reasoning_effort": "none", "prediction": None, "audio": None, "logprobs": False},
         {"safety_identifier": "x", "prompt_cache_key": "y"},
+        {"logprobs": False, "top_logprobs": 0, "add_special_tokens": False},
     ],
     "responses": [
         {"store": False, "background": False, "truncation": "disabled", "include": [], "tools": [], "top_logprobs": 0},
@@ -169,26 +175,31 @@ def test_a_node_that_does_not_say_leaves_chats_room_to_think(api: Api) -> None:
 def test_an_answer_longer_than_the_context_ends_with_it(api: Api, name: str) -> None:
     """Agents ask for as many tokens as the largest models write, whatever the context."""
     room = CONTEXT_LEN - len("user:hi;")
-    for asked, num_tokens in ((room - 1, room - 1), (room, room), (room + 1, room), (1 << 20, room)):
-        answer = api.chat(**{name: asked}).json()
+    for asked in (room - 1, room, room + 1, (1 << 31) - 1, (1 << 63) - 1):
+        answer, num_tokens = api.chat(**{name: asked}).json(), min(asked, room)
         assert (answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]) == (num_tokens, "length")
     answer = api.complete(prompt=["x" * 990, "x" * 500], max_tokens=50, min_tokens=20, echo=True)
     assert [(each.max_tokens, each.min_tokens) for each in api.service.generations[-2:]] == [(10, 10), (50, 20)]
     assert [len(choice["text"]) for choice in answer.json()["choices"]] == [CONTEXT_LEN, 550]
+    assert api.complete(prompt="x" * 990, min_tokens=15).status_code == 200
+    api.service.context_len = 1 << 21
+    api.fail(RequestRefused("malformed", "x"))
+    api.chat(**{name: 1 << 21})
+    assert api.service.generations[-1].max_tokens == 1 << 20  # a message has no room for more
     refused(api.complete(max_tokens=5000, min_tokens=5001), "min_tokens")
 
 
 def test_conversations_as_templates_know_them(api: Api) -> None:
-    parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
+    parts = [{"type": "text", "text": text} for text in ("one", "", "two")]
     before: dict[str, Any] = {
         "role": "assistant",
-        "content": "x",
+        "content": [{"type": "text", "text": "x"}, {"type": "refusal", "refusal": "no"}],
         "refusal": None,
         "tool_calls": None,
         "annotations": [],
     }
     api.chat(messages=[{"role": "developer", "content": "be brief"}, before, {"role": "user", "content": parts}])
-    assert bytes(api.service.generations[0].prompt) == b"system:be brief;assistant:x;user:one two;"
+    assert bytes(api.service.generations[0].prompt) == b"system:be brief;assistant:x\nno;user:one\ntwo;"
 
 
 def test_a_request_may_do_without_the_prefix_cache(api: Api) -> None:

@@ -276,10 +276,14 @@ def test_a_node_may_leave_thinking_in_the_text() -> None:
 
 
 def test_a_prompt_is_counted_with_its_tools() -> None:
-    here = api("x")
-    body = {"messages": [USER], "tools": TOOLS, "chat_template_kwargs": {"enable_thinking": False}}
-    counted = here.client.post("/tokenize", json=body)
-    assert counted.json()["count"] == here.chat(**body).json()["usage"]["prompt_tokens"]
+    here, counts = api("x"), set()
+    no_thinking = {"chat_template_kwargs": {"enable_thinking": False}}, {"enable_thinking": False}
+    for given in (*no_thinking, {"reasoning_effort": "none"}):
+        body = {"messages": [USER], "tools": TOOLS, "add_special_tokens": False, **given}
+        counts.add(here.client.post("/tokenize", json=body).json()["count"])
+        counts.add(here.chat(**body).json()["usage"]["prompt_tokens"])
+    assert len(counts) == 1
+    assert here.client.post("/tokenize", json=body | {"reasoning_effort": "low"}).json()["count"] not in counts
     refused(here.client.post("/tokenize", json={"prompt": "x", "tools": TOOLS}), "tools")
     here.service.max_chars = 100
     assert error_of(here.chat(tools=[function("x" * 64), *TOOLS]))["code"] == "context_length_exceeded"

@@ -10,11 +10,11 @@ from tests.draft_node.http.speaking import speaking
 
 CACHE = {"type": "ephemeral"}
 BLOCKS = [{"type": f"{first}{second}_tool_result"} for first in "abcdefghij" for second in "abcdefghij"]
-TEXT = {"type": "text", "text": "Look: "}
+TEXT = {"type": "text", "text": "Look:"}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
 SOUND = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
 FILE = {"type": "file", "file": {"file_data": "AAAA"}}
-SEEN, HEARD, READ = (f"Look: [{what} that this model cannot read]" for what in ("an image", "a recording", "a file"))
+SEEN, HEARD, READ = (f"Look:\n[{what} that this model cannot read]" for what in ("an image", "a recording", "a file"))
 CALL = {"id": "c1", "type": "function", "function": {"name": "shoot", "arguments": "{}"}}
 CALLING = {"role": "assistant", "tool_calls": [CALL]}
 BY_A_TOOL = {"role": "tool", "tool_call_id": "c1"}
