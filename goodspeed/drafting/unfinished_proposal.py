@@ -107,7 +107,7 @@ class UnfinishedProposal:
             epoch=self.propose.epoch,
             round=self.propose.round,
             tokens=new.tokens,
-            proposal=None if self.by_match else b"".join(self.positions),  # as `proposals.encode`, without torch
+            proposal=None if self.by_match else b"".join(self.positions),
             probabilities=new.probabilities if self.by_match else None,
             parents=new.parents if self.by_match else None,
         )

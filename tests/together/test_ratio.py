@@ -249,7 +249,7 @@ def truncated(draft: Draft) -> Draft:
     is_sent[torch.arange(len(draft.tokens)), torch.tensor(draft.tokens)] = True
     kept = torch.where(is_sent, probs, 0.0)
     sent = proposals.make(kept / kept.sum(1, keepdim=True), "dense-fp32")
-    return replace(draft, proposal=proposals.encode(sent.pack()))
+    return replace(draft, proposal=b"".join(sent.pack()))
 
 
 @pytest.mark.parametrize("rounds", ["barrier", pytest.param("continuous", marks=pytest.mark.thorough)])
