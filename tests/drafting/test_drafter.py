@@ -22,6 +22,7 @@ from goodspeed.engine.torch.engine import TorchEngine
 from goodspeed.engine.torch.loading import try_model
 from goodspeed.exact import proposals, trees
 from goodspeed.exact.logits.rules import TextRows, process
+from goodspeed.exact.logits.token_counts import TextCounts
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.proposal_bytes import spans
 from goodspeed.exact.sampling import SamplingBatch, to_probs
@@ -348,7 +349,7 @@ def ranked(request, texts, rules=None):
         if rules is not None:
             num, temperature = len(request.prompt), request.sampling.temperature
             rows = [
-                TextRows(rules=rules, temperature=temperature, prompt=tokens[:num], output=tokens[num:])
+                TextRows(rules=rules, temperature=temperature, counts=TextCounts.of(tokens[:num], tokens[num:]))
                 for tokens in texts
             ]
             logits = process(logits, rows)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from goodspeed.exact.logits.rules import TextRows, process
+from goodspeed.exact.logits.token_counts import TextCounts
 from goodspeed.exact.proposals import KINDS, decode, make
 from goodspeed.exact.rejection import overlaps, ratios, verify_match, verify_ratio
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, sample, to_probs, uniform
@@ -107,7 +108,7 @@ def make_text_rows() -> list[TextRows]:
     """The texts of a batch, a row each, with bias, penalties, min_p and banned tokens."""
     rules = Rules()
     return [
-        TextRows([(row, 5)], rules, 0.8, range(row), range(row, 3 * row), [tuple(range(row, 1100, 100))])
+        TextRows([(row, 5)], rules, 0.8, [tuple(range(row, 1100, 100))], TextCounts.of(range(row), range(row, 3 * row)))
         for row in range(BATCH)
     ]
 
