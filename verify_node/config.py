@@ -8,9 +8,8 @@ from goodspeed.fair import policies
 from goodspeed.serving import options
 from goodspeed.serving.config import option
 from goodspeed.serving.options import MODEL, NETWORK, NodeSettings
-from goodspeed.slo import admit
+from goodspeed.slo.admit import ADMISSION
 from goodspeed.slo.objectives import parse_tiers
-from goodspeed.slo.policies import ADMISSION
 from goodspeed.wire.endpoints import is_loopback
 from verify_node.core.settings import DEFAULTS, CoreSettings, RoundKind
 from verify_node.scheduler.orders import ORDERS
@@ -70,7 +69,7 @@ class VerifyConfig(NodeSettings):
     admission: str | None = option(
         None,
         "service levels",
-        f"how service levels are promised: {', '.join(admit.names())} (dp: to the feasible set of highest value; "
+        f"how service levels are promised: {', '.join(ADMISSION.names)} (dp: to the feasible set of highest value; "
         "edf: by deadline), or your own (docs/POLICY.md)",
         shown="dp where there are tiers, else none",
         metavar="NAME|MODULE:FUNCTION",

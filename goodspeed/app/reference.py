@@ -14,6 +14,7 @@ from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.errors import ConfigError, PromptError
 from goodspeed.exact.logits.rules import TextRows, process
+from goodspeed.exact.logits.token_counts import TextCounts
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.wire.messages import LogitRules, Sampling
 
@@ -51,8 +52,9 @@ def generate(
             while True:
                 banned = [stop_ids] if len(output) < min_tokens else None
                 allowed = None if matcher is None else matcher.allowed(output)
-                text = TextRows(((),), rules, sampling.temperature, prompt, output, banned, allowed=allowed)
-                token = _draw(checkpoint, logits, text, sampling)
+                counts = TextCounts.of(prompt, output) if rules is not None and rules.reads_text else None
+                text = TextRows(((),), rules, sampling.temperature, banned, counts, allowed)
+                token = _draw(checkpoint, logits, text, sampling, len(prompt) + len(output))
                 if token in stop_ids:
                     return
                 output.append(token)
@@ -90,9 +92,8 @@ def _prefill(engine: Engine, session: object, tokens: Sequence[int], chunk_len: 
 
 
 @torch.inference_mode()
-def _draw(checkpoint: Checkpoint, logits: Tensor, text: TextRows, sampling: Sampling) -> int:
-    """Samples the next token under the match rule. logits: [1, vocab]."""
-    position = len(text.prompt) + len(text.output)
+def _draw(checkpoint: Checkpoint, logits: Tensor, text: TextRows, sampling: Sampling, position: int) -> int:
+    """Samples the token at a position of the text under the match rule. logits: [1, vocab]."""
     changed = process(logits, [text], num_tokens=checkpoint.num_tokens)
     if changed is not logits and not changed.amax().isfinite() and logits.amax().isfinite():
         raise ConfigError(f"the rules leave no token to draw at position {position}; loosen them")

@@ -205,7 +205,7 @@ class Caches:
         """
         cache = self._caches[job.session_id]
         first, lags = len(cache.tokens), self.lags(job)
-        text = tuple(job.text[first : first + int(min(PREFILL_CHUNK, self._room if lags else FEW))])
+        text = job.text[first : first + int(min(PREFILL_CHUNK, self._room if lags else FEW))]
         num_prefill = len(text) if lags else 0
         leaves = tuple(job.leaves(width)) if first + len(text) == len(job.text) and job.length else ()
         if not leaves:

@@ -183,7 +183,7 @@ class Drafter(DraftModel):
             rules=rules,
             temperature=request.sampling.temperature,
             banned=[banned],
-            counts=self._counted.of(job.session_id, tuple(job.text), len(request.prompt)) if is_read else None,
+            counts=self._counted.of(job.session_id, job.text, len(request.prompt)) if is_read else None,
             allowed=words,
         )
 

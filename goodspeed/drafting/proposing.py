@@ -57,7 +57,7 @@ class Propose(Struct, frozen=True):
     request: Asked
     epoch: int
     round: int
-    tokens: Sequence[int]
+    tokens: tuple[int, ...]
     length: int  # on one path
     least_probability: float = 0.0
     tree: Nodes = Nodes()

@@ -1,6 +1,5 @@
 """An unfinished proposal with the tree drafted so far, and the rows of logits that extend it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
@@ -43,7 +42,7 @@ class UnfinishedProposal:
         return self.propose.request.session_id
 
     @property
-    def text(self) -> Sequence[int]:
+    def text(self) -> tuple[int, ...]:
         return self.propose.tokens
 
     @property
@@ -108,7 +107,7 @@ class UnfinishedProposal:
             epoch=self.propose.epoch,
             round=self.propose.round,
             tokens=new.tokens,
-            proposal=None if self.by_match else b"".join(self.positions),  # as `proposals.encode`, without torch
+            proposal=None if self.by_match else b"".join(self.positions),
             probabilities=new.probabilities if self.by_match else None,
             parents=new.parents if self.by_match else None,
         )

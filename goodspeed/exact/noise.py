@@ -51,18 +51,17 @@ def uniform(seeds: Tensor, role: Role, epochs: Tensor | int, rounds: Tensor | in
     return bits.double() * 2.0**-53
 
 
-def exponential(keys: Tensor, vocab: int) -> Tensor:
-    """Returns Exp(1) noise [rows, vocab] fp32 for keys [rows]; column i depends only on the row's key and i."""
+def match_noise(seeds: Tensor, positions: Tensor, vocab: int) -> Tensor:
+    """Returns the match rule's noise for seeds and positions [rows]: Exp(1), [rows, vocab] fp32.
+
+    Column i depends only on the row's seed and position, and i.
+    """
+    keys = key(Role.MATCH, seeds, positions)
     return _exponential(keys, torch.arange(vocab, dtype=torch.int32, device=keys.device))
 
 
-def match_noise(seeds: Tensor, positions: Tensor, vocab: int) -> Tensor:
-    """Returns the match rule's noise [rows, vocab] for seeds and positions [rows]."""
-    return exponential(key(Role.MATCH, seeds, positions), vocab)
-
-
 def exponential_at(keys: Tensor, tokens: Tensor) -> Tensor:
-    """Returns the values [n] of `exponential` for keys [n] at tokens [n] (int64), one token id per key."""
+    """Returns Exp(1) noise [n] for keys [n] at tokens [n] (int64), one token id per key; see `match_noise`."""
     return _exponential(keys, tokens.to(torch.int32).unsqueeze(1)).squeeze(1)
 
 

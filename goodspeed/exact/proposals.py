@@ -6,8 +6,8 @@ proposal, the source of both tokens and bytes:
     proposal = make(draft_probs, "lattice")       one row per drafting session
     tokens = proposal.sample(noise)               drawn from the rounded values
     positions = proposal.pack()                   one `bytes` per row; a session collects its own over the steps
-    Draft(proposal=encode(positions), ...)        sent to the verify node
-    draft_probs = decode(data, num_positions, vocab_size)   equal to `proposal.probs()`
+    Draft(proposal=b"".join(positions), ...)      sent to the verify node
+    draft_probs = decode(data, num_positions, vocab_size)   the rounded values, normalized
 
 The byte layout is in `proposal_bytes.py`.
 """
@@ -38,14 +38,11 @@ _Ids: TypeAlias = slice | NDArray[Any]
 class Proposal(Protocol):
     """Distributions [batch, vocab], rounded to the values that are sampled from and sent."""
 
-    def probs(self) -> Tensor:
-        """Returns the probabilities that both nodes use [batch, vocab], fp32, each row summing to 1."""
-
     def sample(self, noise: Tensor) -> Tensor:
         """Draws tokens [batch] at noise [batch], uniform in [0, 1)."""
 
     def pack(self) -> list[bytes]:
-        """Returns each row as one position for `encode`; waits for the device."""
+        """Returns each row as one position; joined, a draft's are its `Draft.proposal`. Waits for the device."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +50,6 @@ class Dense:
     """Every probability of the vocabulary, rounded to fp32 or fp16."""
 
     values: Tensor  # [batch, vocab] fp32 or fp16
-
-    def probs(self) -> Tensor:
-        values = self.values.double()
-        return (values / values.sum(1, keepdim=True)).float()
 
     def sample(self, noise: Tensor) -> Tensor:
         return draw(self.values, noise)
@@ -74,11 +67,6 @@ class Lattice:
     ids: Tensor  # [batch, k] int64, increasing
     weights: Tensor  # [batch, k] int64 in 0..65535
     vocab_size: int
-
-    def probs(self) -> Tensor:
-        shares = self.weights.double() / self.weights.sum(1, keepdim=True)
-        probs = torch.zeros(len(self.ids), self.vocab_size, device=self.ids.device)
-        return probs.scatter_(1, self.ids, shares.float())
 
     def sample(self, noise: Tensor) -> Tensor:
         return self.ids.gather(1, draw(self.weights, noise).unsqueeze(1)).squeeze(1)
@@ -117,11 +105,6 @@ def position_bytes(kind: str, vocab_size: int, k: int = 64) -> int:
     """Returns the largest size of one position in bytes, for the limit on message sizes."""
     code = {"dense-fp32": 1, "dense-fp16": 2, "lattice": 3 if vocab_size <= 1 << 16 else 4}[kind]
     return HEADER.size + LAYOUTS[code].entry_bytes * (min(k, vocab_size) if kind == "lattice" else vocab_size)
-
-
-def encode(positions: Sequence[bytes]) -> bytes:
-    """Joins the packed positions of one draft, in order, to `Draft.proposal`."""
-    return b"".join(positions)
 
 
 def decode(data: bytes, num_positions: int, vocab_size: int, tokens: Sequence[int] | None = None) -> Tensor:

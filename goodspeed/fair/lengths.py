@@ -27,9 +27,8 @@ class OutputLengths:
     A text truncated by its max_tokens counts with its truncated length, so long texts are slightly underestimated.
     """
 
-    def __init__(self, prior_tokens: float = PRIOR_TOKENS, max_texts: int = MAX_TEXTS) -> None:
-        self.prior_tokens = prior_tokens
-        self._texts: deque[tuple[int, int]] = deque(maxlen=max_texts)  # tokens of the prompt, and written
+    def __init__(self) -> None:
+        self._texts: deque[tuple[int, int]] = deque(maxlen=MAX_TEXTS)  # tokens of the prompt, and written
         self._lengths = np.zeros(0)
         self._log_prompts = np.zeros(0)
 
@@ -41,17 +40,13 @@ class OutputLengths:
         known = np.array(self._texts, dtype=np.float64)  # [num_texts, 2]
         self._log_prompts, self._lengths = np.log(known[:, 0] + 1.0), known[:, 1]
 
-    def expected(self, num_so_far: int, prompt_tokens: int, max_tokens: float = math.inf) -> float:
-        """Returns the expected length of a text that continues after `num_so_far` tokens; it ends at `max_tokens`."""
+    def remaining(self, num_so_far: int, prompt_tokens: int, max_tokens: float = math.inf) -> float:
+        """Returns how many tokens are expected after `num_so_far` of a continuing text; it ends at `max_tokens`."""
         longer = self._lengths > num_so_far
         lengths = np.minimum(self._lengths[longer], max_tokens)
-        prior = min(num_so_far + self.prior_tokens, max_tokens)
+        prior = min(num_so_far + PRIOR_TOKENS, max_tokens)
         of_all = (float(lengths.sum()) + PRIOR_TEXTS * prior) / (lengths.size + PRIOR_TEXTS)
         apart = (self._log_prompts[longer] - math.log(prompt_tokens + 1.0)) / LIKENESS
         weights = np.exp(-0.5 * apart * apart)
         alike = (float(weights @ lengths) + PRIOR_TEXTS * of_all) / (float(weights.sum()) + PRIOR_TEXTS)
-        return max(float(num_so_far), alike)
-
-    def remaining(self, num_so_far: int, prompt_tokens: int, max_tokens: float = math.inf) -> float:
-        """Returns the expected remaining tokens of a continuing text."""
-        return self.expected(num_so_far, prompt_tokens, max_tokens) - num_so_far
+        return max(0.0, alike - num_so_far)

@@ -18,6 +18,9 @@ READY_BYTES = 4 << 20
 
 READY_MESSAGES = 256
 
+SEND_TIMEOUT_S = 3.0
+"""A draft node that cannot send for so long reconnects."""
+
 
 class Delivery(Enum):
     """Result of `put`. SENT: the message is queued; BUSY and GONE: the transport did not take it."""
@@ -100,16 +103,15 @@ class Received:
 class DraftChannel:
     """A draft node's channel to the verify node."""
 
-    def __init__(self, transport: DraftTransport, *, max_message_bytes: int, send_timeout_s: float = 3.0) -> None:
+    def __init__(self, transport: DraftTransport, *, max_message_bytes: int) -> None:
         self.traffic = Traffic()
         self.max_send_bytes = max_message_bytes  # to be lowered to Welcome's limit
         self._max_receive_bytes = max_message_bytes
         self.transport = transport
         self.endpoint = transport.endpoint
-        self._send_timeout_s = send_timeout_s
 
     async def send(self, message: UpMessage) -> None:
-        """Queues a message. MessageTooLarge; TransportError if the queue stays full for the send timeout."""
+        """Queues a message. MessageTooLarge; TransportError if the queue stays full for SEND_TIMEOUT_S."""
         data = encode(message, self.max_send_bytes)
         if self.transport.put([data]) is not Delivery.SENT:
             await self._send_later(data)
@@ -118,13 +120,13 @@ class DraftChannel:
 
     async def _send_later(self, data: bytes) -> None:
         try:
-            async with asyncio.timeout(self._send_timeout_s):
+            async with asyncio.timeout(SEND_TIMEOUT_S):
                 while self.transport.put([data]) is not Delivery.SENT:
                     await self.transport.writable()
         except TimeoutError:
             self.traffic.num_busy += 1
             raise TransportError(
-                f"the verify node at {self.endpoint} has received no message for {self._send_timeout_s:g} s; reconnect"
+                f"the verify node at {self.endpoint} has received no message for {SEND_TIMEOUT_S:g} s; reconnect"
             ) from None
 
     async def receive(self) -> DownMessage:

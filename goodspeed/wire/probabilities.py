@@ -1,6 +1,6 @@
 """One-byte codes of probabilities: code c stands for 2^(-c/16), from 1 at 0 to 2^-15.9 at 255."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import log2
 
 STEPS = 16
@@ -29,8 +29,3 @@ def bound(least: int) -> float:
 def encode(probabilities: Iterable[float]) -> bytes:
     """Returns one code per probability."""
     return bytes(map(code, probabilities))
-
-
-def decode(codes: Sequence[int]) -> list[float]:
-    """Returns one probability per code."""
-    return [PROBABILITIES[each] for each in codes]

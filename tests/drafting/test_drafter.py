@@ -22,6 +22,7 @@ from goodspeed.engine.torch.engine import TorchEngine
 from goodspeed.engine.torch.loading import try_model
 from goodspeed.exact import proposals, trees
 from goodspeed.exact.logits.rules import TextRows, process
+from goodspeed.exact.logits.token_counts import TextCounts
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.proposal_bytes import spans
 from goodspeed.exact.sampling import SamplingBatch, to_probs
@@ -29,6 +30,7 @@ from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.messages import LogitRules, Sampling
 from tests import gguf_files
 from tests.engine import gguf_models
+from tests.exact.rounded import rounded
 from tests.fakes import session_id
 from tests.micro import VOCAB, make_checkpoint, make_engine
 
@@ -318,8 +320,8 @@ def test_what_is_sent_is_what_was_sampled_from(kind):
         base = [*request.prompt, *proposed.tokens[:position]]
         with torch.inference_mode():
             logits = make_checkpoint(1).model(torch.tensor([base])).logits[0, -1:]
-        rounded = proposals.make(to_probs(logits, SamplingBatch.of([sampling])), kind, k=16).probs()[0]
-        assert torch.allclose(probs, rounded, atol=1e-4)
+        made = proposals.make(to_probs(logits, SamplingBatch.of([sampling])), kind, k=16)
+        assert torch.allclose(probs, rounded(made)[0], atol=1e-4)
         assert int((probs > 0).sum()) <= (16 if kind == "lattice" else VOCAB)
 
 
@@ -369,7 +371,7 @@ def ranked(request, texts, rules=None):
         if rules is not None:
             num, temperature = len(request.prompt), request.sampling.temperature
             rows = [
-                TextRows(rules=rules, temperature=temperature, prompt=tokens[:num], output=tokens[num:])
+                TextRows(rules=rules, temperature=temperature, counts=TextCounts.of(tokens[:num], tokens[num:]))
                 for tokens in texts
             ]
             logits = process(logits, rows)

@@ -18,6 +18,7 @@ from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.messages import LogitRules, Sampling
 from tests.drafting.test_drafter import SAMPLINGS, Fixed, make_request, nodes_of, run, verdict, wanted
+from tests.exact.rounded import rounded
 from tests.micro import make_checkpoint, make_engine
 
 MASK, NUM_TOKENS, K = 60, 60, 4
@@ -137,8 +138,8 @@ def test_under_ratio_each_position_sends_the_distribution_that_it_was_drawn_from
     sent = proposals.decode(proposed.proposal, K, NUM_TOKENS, proposed.tokens)
     for place, probs in enumerate(sent):
         logits = plain_logits(request.prompt, place)
-        rounded = proposals.make(to_probs(logits, SamplingBatch.of([sampling])), "lattice", k=16).probs()[0]
-        assert torch.allclose(probs, rounded, atol=1e-4)
+        made = proposals.make(to_probs(logits, SamplingBatch.of([sampling])), "lattice", k=16)
+        assert torch.allclose(probs, rounded(made)[0], atol=1e-4)
 
 
 @pytest.mark.parametrize("mask_id", [MASK, 7], ids=["beyond-the-tokenizer", "a-token"])

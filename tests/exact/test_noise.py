@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from goodspeed.exact.noise import Role, exponential, key, match_noise
+from goodspeed.exact.noise import Role, key, match_noise
 from goodspeed.exact.noise_at import match_key, noise_at
 from goodspeed.exact.sampling import sample
 from tests.exact.chi_square import REJECT, fits
@@ -16,8 +16,8 @@ VOCAB = 4096
 
 
 def rows(seeds: Tensor | int, positions: Tensor | int) -> Tensor:
-    seeds, positions = torch.broadcast_tensors(torch.as_tensor(seeds), torch.as_tensor(positions))
-    return exponential(key(Role.MATCH, seeds, positions), VOCAB)
+    both = torch.broadcast_tensors(torch.as_tensor(seeds), torch.as_tensor(positions))
+    return match_noise(both[0], both[1], VOCAB)
 
 
 TEXT = (3, torch.arange(1000))  # positions of one seed
@@ -46,11 +46,11 @@ def test_four_rows_are_independent_token_by_token(counters):
 
 
 def test_noise_of_an_id_does_not_depend_on_the_width():
-    keys = key(Role.MATCH, torch.arange(50), 0)
-    wide = exponential(keys, 5000)
+    seeds, first = torch.arange(50), torch.tensor(0)
+    wide = match_noise(seeds, first, 5000)
     for vocab in (1, 7, 16, 33, 1000):
-        assert torch.equal(exponential(keys, vocab), wide[:, :vocab])
-        assert torch.equal(exponential(keys[11:12], vocab), wide[11:12, :vocab])
+        assert torch.equal(match_noise(seeds, first, vocab), wide[:, :vocab])
+        assert torch.equal(match_noise(seeds[11:12], first, vocab), wide[11:12, :vocab])
 
 
 # Three of the 2^32 values, found by inverting the hash: those nearest to noise 0 and to noise without end.

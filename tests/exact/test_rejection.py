@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from goodspeed.exact import rejection
-from goodspeed.exact.proposals import decode, encode, make
+from goodspeed.exact.proposals import decode, make
 from goodspeed.exact.rejection import overlaps, ratios, verify_match, verify_ratio
 from goodspeed.exact.sampling import Role, SamplingBatch, sample, to_probs, uniform
 from goodspeed.wire.messages import Sampling
@@ -220,7 +220,7 @@ def proposal_of(probs: Tensor, kind: str):
 
 def over_the_wire(table: Tensor, kind: str) -> Tensor:
     """Returns what arrives of draft rows [vocab, vocab], one for each token before: sent once, used by all sessions."""
-    return decode(encode(proposal_of(table, kind).pack()), len(table), VOCAB)
+    return decode(b"".join(proposal_of(table, kind).pack()), len(table), VOCAB)
 
 
 @dataclass(frozen=True)

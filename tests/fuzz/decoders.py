@@ -142,7 +142,7 @@ def _right_proposal(random: Random) -> bytes:
     number, place = random.randrange(1, 5), random.randrange(2)
     noise = torch.Generator().manual_seed(random.randrange(1 << 30))
     probs = torch.randn(number, VOCABS[place], generator=noise).softmax(1)
-    sent = proposals.encode(proposals.make(probs, random.choice(proposals.KINDS), k=8).pack())
+    sent = b"".join(proposals.make(probs, random.choice(proposals.KINDS), k=8).pack())
     return bytes((number, place)) + sent
 
 

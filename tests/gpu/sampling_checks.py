@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from goodspeed.exact.logits.rules import TextRows, process
-from goodspeed.exact.proposals import KINDS, decode, encode, make
+from goodspeed.exact.logits.token_counts import TextCounts
+from goodspeed.exact.proposals import KINDS, decode, make
 from goodspeed.exact.rejection import overlaps, ratios, verify_match, verify_ratio
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, sample, to_probs, uniform
+from tests.exact.rounded import rounded
 from verify_node.model.evidence import log_gains
 
 BATCH = 64
@@ -106,7 +108,7 @@ def make_text_rows() -> list[TextRows]:
     """The texts of a batch, a row each, with bias, penalties, min_p and banned tokens."""
     rules = Rules()
     return [
-        TextRows([(row, 5)], rules, 0.8, range(row), range(row, 3 * row), [tuple(range(row, 1100, 100))])
+        TextRows([(row, 5)], rules, 0.8, [tuple(range(row, 1100, 100))], TextCounts.of(range(row), range(row, 3 * row)))
         for row in range(BATCH)
     ]
 
@@ -126,7 +128,7 @@ def ratio_verdicts_equal_those_of_the_cpu(vocab: int, device: torch.device) -> N
     proposal = make(make_logits(vocab).mul(0.8).softmax(-1), "lattice")
     seeds = batch_on("cpu").seeds
     tokens = proposal.sample(uniform(seeds, Role.DRAFT, 1, 2, POSITIONS)).view(-1, LENGTH + 1)[:, :LENGTH]
-    probs = proposal.probs().view(-1, LENGTH + 1, vocab)[:, :LENGTH]
+    probs = rounded(proposal).view(-1, LENGTH + 1, vocab)[:, :LENGTH]
     accept = uniform(seeds, Role.ACCEPT, 1, 2, POSITIONS).view(-1, LENGTH + 1)[:, :LENGTH]
     ours = (target, tokens, probs, DRAFTED, accept, uniform(seeds[: len(target)], Role.FINAL, 1, 2, 3))
     theirs = [tensor.to(device) for tensor in ours]
@@ -141,13 +143,13 @@ def zero_is_never_drawn_from_wide_rows(device: torch.device) -> None:
     proposal = make(to_probs(make_logits(WIDE).to(device), rows), "dense-fp32")
     for noise in (0.0, 0.5, 1 - 2.0**-53):
         tokens = proposal.sample(torch.full((BATCH,), noise, device=device, dtype=torch.float64))
-        assert (proposal.probs().gather(1, tokens.unsqueeze(1)) > 0).all()
+        assert (rounded(proposal).gather(1, tokens.unsqueeze(1)) > 0).all()
 
 
 def proposals_arrive_as_they_were_sampled(kind: str, device: torch.device) -> None:
     proposal = make(make_logits(5000).to(device).softmax(-1), kind)
-    sent = decode(encode(proposal.pack()), BATCH, 5000)
-    torch.testing.assert_close(sent, proposal.probs().cpu(), rtol=1e-6, atol=0)
+    sent = decode(b"".join(proposal.pack()), BATCH, 5000)
+    torch.testing.assert_close(sent, rounded(proposal).cpu(), rtol=1e-6, atol=0)
 
 
 @contextmanager
@@ -182,6 +184,6 @@ def a_round_of_both_rules(rows: Tensor) -> None:
     for kind in KINDS:
         proposal = make(probs, kind)
         tokens = proposal.sample(noise).view(-1, LENGTH + 1)[:, :LENGTH]
-        draft_probs = proposal.probs().view(target_probs.shape)[:, :LENGTH]
+        draft_probs = rounded(proposal).view(target_probs.shape)[:, :LENGTH]
         verify_ratio(target_probs, tokens, draft_probs, drafted, accept, noise[: len(drafted)])
         log_gains(ratios(target_probs, tokens, draft_probs, drafted), overlaps(target_probs, draft_probs, drafted))

@@ -20,6 +20,7 @@ from goodspeed.drafting.proposing import Propose
 from goodspeed.engine.base import Checkpoint
 from goodspeed.exact import proposal_bytes, proposals
 from goodspeed.exact.logits.rules import TextRows, process
+from goodspeed.exact.logits.token_counts import TextCounts
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.fields import Verification
@@ -55,7 +56,8 @@ def joint(sampling: Sampling, rules: LogitRules | None, base: Base) -> torch.Ten
     with torch.inference_mode():
         logits = PLAIN(torch.tensor(texts)).logits[:, -2:]  # the same in every row, and after each token
     outputs = [text[len(PROMPT) :] for text in (base, *texts)]
-    rows = [TextRows([output], rules, sampling.temperature, PROMPT) for output in outputs]
+    counts = TextCounts.of(PROMPT, ())
+    rows = [TextRows([output], rules, sampling.temperature, counts=counts) for output in outputs]
     logits = process(torch.cat([logits[:1, 0], logits[:, 1]]), rows, num_tokens=NUM_TOKENS)
     probs = to_probs(logits, SamplingBatch.of([sampling] * len(rows)), num_tokens=NUM_TOKENS).double()[:, :NUM_TOKENS]
     return (probs[0, :, None] * probs[1:]).flatten()
@@ -249,7 +251,7 @@ def truncated(draft: Draft) -> Draft:
     is_sent[torch.arange(len(draft.tokens)), torch.tensor(draft.tokens)] = True
     kept = torch.where(is_sent, probs, 0.0)
     sent = proposals.make(kept / kept.sum(1, keepdim=True), "dense-fp32")
-    return replace(draft, proposal=proposals.encode(sent.pack()))
+    return replace(draft, proposal=b"".join(sent.pack()))
 
 
 @pytest.mark.parametrize("rounds", ["barrier", pytest.param("continuous", marks=pytest.mark.thorough)])

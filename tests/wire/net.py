@@ -26,10 +26,10 @@ class Net:
     With a key pair the verify channel admits the keys in `enrolled`, and `refused` has those it turned away.
     """
 
-    def __init__(self, pair: KeyPair | None = None, **options: Any) -> None:
+    def __init__(self, pair: KeyPair | None = None) -> None:
         self._pair, self.enrolled, self.refused = pair, set[str](), list[str]()
         keys = None if pair is None else ServerKeys(pair, self._admits)
-        self.verify = bind_verify("tcp://127.0.0.1:0", max_message_bytes=LIMIT, keys=keys, **options)
+        self.verify = bind_verify("tcp://127.0.0.1:0", max_message_bytes=LIMIT, keys=keys)
         self.channels: list[DraftChannel | VerifyChannel] = [self.verify]
 
     @property
@@ -64,8 +64,8 @@ class Net:
 
 
 @asynccontextmanager
-async def network(pair: KeyPair | None = None, **options: Any) -> AsyncIterator[Net]:
-    net = Net(pair, **options)
+async def network(pair: KeyPair | None = None) -> AsyncIterator[Net]:
+    net = Net(pair)
     try:
         yield net
     finally:

@@ -20,6 +20,7 @@ from zmq.utils.monitor import recv_monitor_message
 from goodspeed.wire import descriptors
 from goodspeed.wire.channels import Delivery, DraftChannel, VerifyChannel
 from goodspeed.wire.messages import Draft, Refusal
+from goodspeed.wire.zmq import opening_channels
 from goodspeed.wire.zmq.authentication import new_pair
 from goodspeed.wire.zmq.connection_guard import ROOM, Guard, accepted, cut, peer_of
 from tests.descriptors import at_most
@@ -129,9 +130,10 @@ async def test_large_messages_without_pause_are_no_endless_one() -> None:
 
 
 @run_async
-async def test_what_is_sent_is_received_or_refused_downwards() -> None:
+async def test_what_is_sent_is_received_or_refused_downwards(monkeypatch: pytest.MonkeyPatch) -> None:
     """A draft node that does not read: each verdict arrives, in order, or was told to be BUSY; others get theirs."""
-    async with network(send_queue=16) as net:
+    monkeypatch.setattr(opening_channels, "DOWN_QUEUE", 16)
+    async with network() as net:
         draft, stuck = await net.greeted("stuck")
         reading, reader = await net.greeted("reads")
         sent: list[tuple[int, Delivery]] = []

@@ -15,10 +15,11 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge, ProtocolError, TransportError, WrongVersion
-from goodspeed.wire import descriptors
+from goodspeed.wire import channels, descriptors
 from goodspeed.wire.channels import Delivery, DraftChannel, Received, VerifyChannel
 from goodspeed.wire.handshake import VERSION
 from goodspeed.wire.messages import Ack, Draft, Refusal, UpMessage, Verdict
+from goodspeed.wire.zmq import opening_channels
 from goodspeed.wire.zmq.opening_channels import bind_verify, connect_draft
 from goodspeed.wire.zmq.sockets import SocketTransport
 from tests.descriptors import at_most
@@ -347,9 +348,13 @@ def unused_endpoint() -> Iterator[str]:
 
 
 @run_async
-async def test_what_is_sent_before_the_verify_node_is_there_arrives_or_was_an_error() -> None:
+async def test_what_is_sent_before_the_verify_node_is_there_arrives_or_was_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(opening_channels, "UP_QUEUE", 4)
+    monkeypatch.setattr(channels, "SEND_TIMEOUT_S", 0.05)
     with unused_endpoint() as endpoint:
-        draft = connect_draft(endpoint, send_queue=4, send_timeout_s=0.05)
+        draft = connect_draft(endpoint)
         for number in range(4):
             await draft.send(ack(number))
         with pytest.raises(TransportError, match=r"received no message for 0\.05 s"):
@@ -365,9 +370,11 @@ async def test_what_is_sent_before_the_verify_node_is_there_arrives_or_was_an_er
 
 
 @run_async
-async def test_who_connects_again_drops_what_waited_and_closes_without_harm() -> None:
+async def test_who_connects_again_drops_what_waited_and_closes_without_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening_channels, "UP_QUEUE", 1)
+    monkeypatch.setattr(channels, "SEND_TIMEOUT_S", 60)
     with unused_endpoint() as endpoint:
-        draft, forgotten = (connect_draft(endpoint, send_queue=1, send_timeout_s=60) for _ in range(2))
+        draft, forgotten = (connect_draft(endpoint) for _ in range(2))
         await draft.send(ack(1))
         draft.transport.rebuild()
         await draft.send(ack(2))

@@ -16,7 +16,8 @@ INITIAL_TOKENS = 50.0
 """Most tokens that a new session inherits from its client's counts."""
 
 DOUBT = math.log(1e4)
-"""Confidence: the true rate exceeds `most` in one of 10,000 cases, so that honest clients are not limited."""
+"""Confidence: at each look the true rate exceeds `most` with a probability of at most 1 in 10,000, so that honest
+clients are rarely limited."""
 
 
 @dataclass(slots=True)

@@ -39,7 +39,7 @@ LATE_ROUNDS = 20
 """Rounds that wait for no draft: twice as many after the first late draft, four times after the second, ..."""
 
 MOST_LATE = 16
-"""Cap on counted late drafts: no waiting for two million rounds at most."""
+"""Cap on counted late drafts: no waiting for 1.3 million rounds at most."""
 
 MEMORY = 200.0
 """Number of rounds after which evidence decays, because texts change."""

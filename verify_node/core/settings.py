@@ -53,7 +53,7 @@ class CoreSettings:
 
     @property
     def admits(self) -> str:
-        """The admission policy, one of `goodspeed.slo.admit.names()`."""
+        """The admission policy, one of `goodspeed.slo.admit.ADMISSION`."""
         if self.admission is not None:
             return self.admission
         return "dp" if self.tiers and not self.is_barrier else "none"

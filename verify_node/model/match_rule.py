@@ -9,6 +9,7 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
+from goodspeed.drafting.proposing import banned_at
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.exact import trees
 from goodspeed.exact.logits.rules import TextRows, process
@@ -119,14 +120,14 @@ def groups(verified: Sequence[VerifiedEntry], num_rows: int) -> Iterator[tuple[s
 
 
 def _text_rows(one: VerifiedEntry) -> TextRows:
-    entry = one.entry
-    banned = list(map(entry.banned_at, _positions(one))) if entry.banned_at(entry.base_len) else None
-    if entry.opened.logit_rules is None:
+    entry, opened = one.entry, one.entry.opened
+    banned = [banned_at(opened, at) for at in _positions(one)] if banned_at(opened, entry.base_len) else None
+    if opened.logit_rules is None:
         return TextRows([()] * (len(one.drafted) + 1), banned=banned, allowed=one.allowed)
     return TextRows(
         paths=[(), *trees.paths(one.drafted, entry.parents)],
-        rules=entry.opened.logit_rules,
-        temperature=entry.opened.sampling.temperature,
+        rules=opened.logit_rules,
+        temperature=opened.sampling.temperature,
         banned=banned,
         counts=one.counts,
         allowed=one.allowed,

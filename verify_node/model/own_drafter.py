@@ -106,7 +106,7 @@ class OwnDrafter:
                     opened if opened.verification == "match" else replace(opened, verification="match"),
                     opened.epoch,
                     planned.number,
-                    [*request.text, *new],
+                    (*request.text, *new),
                     length,
                     least_probability=min(1.0, request.least_probability),  # the first token is drafted in any case
                     calibrated=request.calibrated,

@@ -6,6 +6,7 @@ from heapq import nsmallest
 from itertools import takewhile
 from typing import NamedTuple
 
+from goodspeed.drafting.proposing import banned_at
 from goodspeed.drafting.sources import FORCED, SELF
 from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.index import GrowingText
@@ -110,7 +111,7 @@ class PromptLookup:
             length,
             sampling=opened.sampling,
             least_probability=least_probability,
-            banned=opened.stop_ids if len(session.tokens) < session.may_stop_at else (),
+            banned=banned_at(opened, len(session.tokens)),
             stop_ids=opened.stop_ids,
         )
 

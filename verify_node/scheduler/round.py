@@ -102,11 +102,6 @@ class Entry(Struct, frozen=True):
         """Indexes of the drafted tokens that are their drafter's likeliest continuation of those before them."""
         return range(self.num_drafted) if self.parents is None else trees.first_choices(self.parents)
 
-    def banned_at(self, position: int) -> tuple[int, ...]:
-        """Returns the tokens that may not be drawn at this position of the text."""
-        opened = self.opened
-        return opened.stop_ids if position < len(opened.prompt) + opened.min_tokens else ()
-
 
 def make_entry(session: Session, cached: int, drafted: DraftTokens) -> Entry:
     """Makes an entry of all tokens not yet fed, with the draft. cached: tokens already fed."""

@@ -50,7 +50,6 @@ class Session:
     tokens: list[int] = field(init=False)  # prompt and all committed tokens
     acked: int = field(init=False)  # the draft node has applied all tokens below this position
     num_given: int = field(init=False)  # tokens of its text when it was opened
-    may_stop_at: int = field(init=False)  # position from which on its stop ids may be drawn
     max_length: int = field(init=False)  # longest draft of which every token, and one token more, can be delivered
     last_verdict: Verdict | None = None
     finish_reason: FinishReason | None = None
@@ -80,7 +79,6 @@ class Session:
         self.session_id, self.epoch = opened.session_id, opened.epoch
         self.tokens = [*opened.prompt, *opened.committed]
         self.num_given = self.acked = len(self.tokens)
-        self.may_stop_at = len(opened.prompt) + opened.min_tokens
         self._limit_drafts()
         self.drafts, self.acceptance_bound = DraftState(client), client.acceptance_bound.begin()
         self.ready_since = self.heard_at = self.moved_at = self.arrived_at

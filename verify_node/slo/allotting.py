@@ -8,14 +8,12 @@ and the reader's TPOT begins to count.
 
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import cache
 from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
-from goodspeed.slo.admit import can_keep
 from goodspeed.slo.capacity import Capacity, headroom_s
-from goodspeed.slo.feasible import Decoding
+from goodspeed.slo.feasible import Budget, Course, Decoding
 from verify_node.session.deadline import Deadline
 
 CATCHING_UP = 0.8
@@ -129,7 +127,7 @@ def _held(
     early_s = headroom_s(shortest_s(present, rounds.least_s))
     owed = {one.session_id: one.request(now, early_s) for one in prompts if one.due > now}
     held: set[bytes] = set()
-    num_looks, tokens_in = 0, cache(rounds.promised_in)
+    num_looks, budget = 0, Budget(rounds.promised_in)
     for one, read_before in zip(prompts, accumulate((one.prompt_left for one in prompts), initial=0), strict=False):
         if read_before + one.prompt_left > room:
             break  # neither this prompt nor a later one finishes prefill in this round
@@ -140,7 +138,7 @@ def _held(
             num_looks += 1
             others = [other for session_id, other in owed.items() if session_id != one.session_id]
             joined = running.with_one(tpot_s)
-            if can_keep(others, decoding=joined, tokens_in=tokens_in):
+            if Course(budget, joined).after_all(sorted(others, key=lambda ask: ask.deadline_s)) is not None:
                 running = joined
                 owed.pop(one.session_id, None)
                 continue

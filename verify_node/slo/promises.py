@@ -34,7 +34,7 @@ class Promises:
     """The admitted deadlines, kept in step with the sessions."""
 
     def __init__(self, policy: str, cost: Refined, max_round_tokens: int, pool: PagePool) -> None:
-        """policy: one of `goodspeed.slo.admit.names()`; with `none`, nothing is promised or decided."""
+        """policy: one of `goodspeed.slo.admit.ADMISSION`; with `none`, nothing is promised or decided."""
         self.policy = policy
         self.promised: dict[bytes, Deadline] = {}  # by session
         self._floor = Floor()
@@ -252,7 +252,7 @@ class Decision(NamedTuple):
     rounds: Capacity  # of all sessions that are promised or to be decided
     num_pages: int  # of the KV cache, free or not
     weights: Mapping[str, float]  # of these sessions' clients, by name
-    policy: str = "dp"  # of `goodspeed.slo.admit.names()`
+    policy: str = "dp"  # of `goodspeed.slo.admit.ADMISSION`
 
 
 def decide(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Decision, share: float = 1.0) -> list[bool]:

@@ -22,7 +22,7 @@ from msgspec import Meta
 from goodspeed.drafting.confidence import AT_NO_CONFIDENCE
 from goodspeed.errors import ConfigError, first_line, reason
 from goodspeed.untrusted import read_bytes, sanitize
-from goodspeed.wire import probabilities
+from goodspeed.wire.probabilities import PROBABILITIES
 
 SHIPPED = Path(__file__).parent / "smollm2.jsonl.gz"
 
@@ -81,14 +81,12 @@ class ModelPath(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     @cached_property
     def claims(self) -> list[float]:
         """The probabilities that a draft node claims of the tokens (`goodspeed.drafting.confidence`)."""
-        return [
-            AT_NO_CONFIDENCE + (1.0 - AT_NO_CONFIDENCE) * own for own in probabilities.decode(read(self.confidence))
-        ]
+        return [AT_NO_CONFIDENCE + (1.0 - AT_NO_CONFIDENCE) * own for own in decode(read(self.confidence))]
 
     @cached_property
     def ratios(self) -> list[float]:
         """min(1, p/q) of each token, which Eq. (3) observes under the ratio rule."""
-        pairs = zip(probabilities.decode(read(self.p)), probabilities.decode(read(self.q)), strict=True)
+        pairs = zip(decode(read(self.p)), decode(read(self.q)), strict=True)
         return [min(1.0, p / q) for p, q in pairs]
 
     def agreed_again(self) -> list[str]:
@@ -188,6 +186,11 @@ def written(codes: Iterable[int]) -> str:
 
 def read(text: str) -> bytes:
     return bytes(map(_CODES.__getitem__, text))
+
+
+def decode(codes: bytes) -> list[float]:
+    """The probability that each code stands for."""
+    return [PROBABILITIES[code] for code in codes]
 
 
 def joined(proposals: Iterable[Proposal]) -> str:

@@ -18,7 +18,6 @@ from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.proposals import OffPath, Proposal, Source, Text
 from experiments.simulation.texts.text import VOCAB, draw, feed, feed_all, start
 from goodspeed.ngram.drafting import Continuation
-from goodspeed.wire import probabilities
 from verify_node.scheduler.prompt_lookup import PromptLookup
 from verify_node.session.session import Session
 
@@ -73,7 +72,7 @@ def replayed(proposal: Proposal, state: int, length: int, least_probability: flo
     drafted: list[int] = []
     claimed: list[float] = []
     path_probability = 1.0
-    for at, chance in enumerate(probabilities.decode(proposal.codes[:length])):
+    for at, chance in enumerate(proposals.decode(proposal.codes[:length])):
         path_probability *= chance
         if path_probability < least_probability:
             break

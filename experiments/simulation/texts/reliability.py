@@ -34,12 +34,12 @@ def verified(texts: Sequence[Text], draft_model: str, length: int) -> Iterator[V
     for text in texts:
         bias = TextBias()
         path = text.models[draft_model]
-        bare, claims = probabilities.decode(proposals.read(path.confidence)), probabilities.encode(path.claims)
+        bare, claims = proposals.decode(proposals.read(path.confidence)), probabilities.encode(path.claims)
         begin = 0
         while begin < text.num_tokens:
             here = slice(begin, begin + length)
             expected = calibration.probabilities(claims[here])
-            known = (bare[here], probabilities.decode(claims[here]), bias.corrected(expected))
+            known = (bare[here], proposals.decode(claims[here]), bias.corrected(expected))
             num_accepted = (path.agreed[here] + "0").index("0")
             yield Verified(dict(zip(KNOWN_BY, known, strict=True)), num_accepted)
             bias.observe(expected, num_accepted)

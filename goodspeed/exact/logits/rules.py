@@ -70,10 +70,8 @@ class TextRows:
     paths: Sequence[Sequence[int]] = ((),)  # per row, the drafted tokens between the text and the row
     rules: Rules | None = None
     temperature: float = 1.0
-    prompt: Sequence[int] = ()
-    output: Sequence[int] = ()
     banned: Sequence[Sequence[int]] | None = None  # per row, ids not to draw unless the grammar allows no others
-    counts: TextCounts | None = None  # of prompt and output, which are then ignored; None: counts prompt and output
+    counts: TextCounts | None = None  # of the text's tokens, if the rules read the text
     allowed: masks.Words | None = None  # per row, the tokens that the grammar allows; None: no grammar
 
     @property
@@ -133,7 +131,7 @@ def _add(logits: Tensor, texts: Sequence[TextRows]) -> None:
     for text in texts:
         num_rows = len(text.paths)
         if text.rules is not None:
-            counts = _counts(text)
+            counts = text.counts or TextCounts()
             rows.append(slice(first_row, first_row + num_rows))
             whole.append(_of_text(text.rules, counts, width))
             drafted.append(_of_paths(text.rules, counts, text.paths, first_row, width))
@@ -156,12 +154,6 @@ def _added(values: Tensor, numbers: Tensor) -> Tensor:
     bias, factor, lost = numbers.unbind()
     values = values + bias
     return torch.where(values > 0, values / factor, values * factor) - lost
-
-
-def _counts(text: TextRows) -> TextCounts:
-    if text.rules is None or not text.rules.reads_text:
-        return TextCounts()
-    return text.counts if text.counts is not None else TextCounts.of(text.prompt, text.output)
 
 
 def _of_text(rules: Rules, counts: TextCounts, width: int) -> _Added:

@@ -30,7 +30,7 @@ class ClientState:
     survival: tuple[float, ...] | None = None  # P(the first s drafted tokens are all accepted), s = 1, 2, ...
     draft_s_per_token: float = 0.0  # of its draft node
     round_trip_s: float = 0.0  # from a verdict to the next draft, without the time to draft its tokens
-    context_len: int = 0  # tokens cached at the verify node
+    context_len: int = 0  # tokens of its text, with the prompt
     slo: float | None = None  # unused here, for callers that rely on the field; selection handles SLOs
 
 

@@ -22,6 +22,7 @@ class FixedPolicy:
         self._ties = TieBreaker()
 
     def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
+        self._ties.follow(clients)
         lengths: list[int] = allocate_arrays(max_lengths(clients, budget), budget, self._ties).tolist()
         return lengths
 

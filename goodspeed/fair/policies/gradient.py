@@ -39,6 +39,7 @@ class GradientPolicy:
 
     def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
         caps = max_lengths(clients, budget)
+        self._ties.follow(clients)
         rows = [(client.acceptance_rate, client.goodput, client.weight) for client in clients]
         acceptance, goodput, weight = np.array(rows, dtype=np.float64).reshape(-1, 3).T
         lengths = allocate_arrays(acceptance, goodput, weight, caps, budget, self.fairness, self._ties)

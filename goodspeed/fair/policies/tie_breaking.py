@@ -1,21 +1,36 @@
 """Tie-breaking: a fair, deterministic choice among clients with equal claims to too few tokens.
 
-Clients are identified by their position in the arrays. A client that is passed over is owed its share of that choice.
-Over many rounds equal claims therefore get equal shares, for any sets of tied clients.
+Clients are identified by their position in the arrays; `follow` says whose position it is now. A client that is passed
+over is owed its share of that choice. Over many rounds equal claims therefore get equal shares, for any sets of tied
+clients.
 """
 
 from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
-from goodspeed.fair.policies.base import Ints
+from goodspeed.fair.policies.base import ClientState, Ints
 
 
 class TieBreaker:
-    """Tracks the share of past ties that each client is still owed; the shares sum to zero."""
+    """Tracks the share of past ties that each client is still owed; the shares sum to zero while all clients stay."""
 
     def __init__(self) -> None:
         self._owed = np.zeros(0)
+        self._keys: list[tuple[str, int]] = []  # of each position: the client, and the number of its session
+
+    def follow(self, clients: Sequence[ClientState]) -> None:
+        """Moves what is owed to the clients' new positions; those who have left are owed nothing more."""
+        counts: Counter[str] = Counter()
+        keys: list[tuple[str, int]] = []
+        for client in clients:
+            keys.append((client.client_id, counts[client.client_id]))
+            counts[client.client_id] += 1
+        if keys != self._keys:
+            owed = dict(zip(self._keys, self._owed.tolist(), strict=True))
+            self._keys, self._owed = keys, np.array([owed.get(key, 0.0) for key in keys])
 
     def pick(self, tied: Ints, num: int) -> Ints:
         """Returns the `num` of the `tied` client positions (ascending) that are owed most; ties: the lower ones."""

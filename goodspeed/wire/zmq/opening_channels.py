@@ -20,6 +20,12 @@ FRAME_MARGIN_BYTES: Final = 64 << 10
 UNREAD_BYTES: Final = 64 << 20
 """About the most unread bytes of one peer at a busy verify node; a peer beyond twice as many is cut."""
 
+DOWN_QUEUE = 1024
+"""Most messages that wait for one draft node, in addition to its connection's buffers; beyond: BUSY."""
+
+UP_QUEUE = 256
+"""Most messages that wait for the verify node."""
+
 OPTIONS: Final[dict[int, int | bytes]] = {
     zmq.HEARTBEAT_IVL: 500,
     zmq.HEARTBEAT_TIMEOUT: 1500,
@@ -41,13 +47,11 @@ def bind_verify(
     *,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     trusted_network: bool = False,
-    send_queue: int = 1024,
     keys: ServerKeys | None = None,
 ) -> VerifyChannel:
     """Listens for draft nodes. ConfigError for an endpoint that is not allowed, TransportError for a busy port.
 
     keys: encrypts all traffic and admits only enrolled keys; `Received.principal` is then the sender's key.
-    send_queue: most messages that wait for one peer, in addition to its connection's buffers; beyond: BUSY.
     """
     address = parse_endpoint(endpoint, trusted_network or keys is not None, "binding")
     options: dict[int, int | bytes] = {
@@ -55,7 +59,7 @@ def bind_verify(
         zmq.ROUTER_MANDATORY: 1,  # else undeliverable messages vanish silently
         # ROUTER_HANDOVER stays off: a name belongs to one connection, so a message never reaches another peer. Besides,
         # libzmq 4.3.5 aborts the process if a connection whose name was taken over sends again and then closes.
-        zmq.SNDHWM: send_queue,
+        zmq.SNDHWM: DOWN_QUEUE,
         zmq.MAXMSGSIZE: max_message_bytes + FRAME_MARGIN_BYTES,
         zmq.BACKLOG: 1024,
         **(server_options(keys.pair) if keys is not None else {}),
@@ -70,8 +74,6 @@ def connect_draft(
     *,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     trusted_network: bool = False,
-    send_queue: int = 256,
-    send_timeout_s: float = 3.0,
     keys: ClientKeys | None = None,
     address: Endpoint | None = None,
 ) -> DraftChannel:
@@ -84,8 +86,8 @@ def connect_draft(
     options: dict[int, int | bytes] = {
         **OPTIONS,
         **(client_options(keys) if keys is not None else {}),
-        zmq.SNDHWM: send_queue,
+        zmq.SNDHWM: UP_QUEUE,
         zmq.MAXMSGSIZE: max_message_bytes + FRAME_MARGIN_BYTES,
     }
     transport = DealerTransport(address, options, keys)
-    return DraftChannel(transport, max_message_bytes=max_message_bytes, send_timeout_s=send_timeout_s)
+    return DraftChannel(transport, max_message_bytes=max_message_bytes)

@@ -1,7 +1,9 @@
 """Rules change logits: by hand, then as plain Python does for any text, whatever the batch."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -18,9 +20,10 @@ from goodspeed.wire.generation import LogitRules, TokenBias
 INF = math.inf
 
 
-def one(values: list[float], **fields: object) -> list[float]:
+def one(values: list[float], prompt: Sequence[int] = (), output: Sequence[int] = (), **fields: object) -> list[float]:
     """Returns what becomes of a single row."""
-    return process(torch.tensor([values], dtype=torch.float64), [TextRows(**fields)])[0].tolist()  # type: ignore[arg-type]
+    text = TextRows(counts=TextCounts.of(prompt, output), **fields)  # type: ignore[arg-type]
+    return process(torch.tensor([values], dtype=torch.float64), [text])[0].tolist()
 
 
 def bits(*rows: set[int], num_words: int = 1) -> masks.Words:
@@ -81,13 +84,15 @@ def test_rows_without_rules_cost_nothing():
 def test_the_models_logits_stay_as_they_are():
     logits = torch.randn(2, 5)
     before = logits.clone()
-    process(logits, [TextRows([(), (1,)], LogitRules(1.0, 1.0, 2.0, 0.5), output=[2], banned=[(1,), ()])])
+    rules, counts = LogitRules(1.0, 1.0, 2.0, 0.5), TextCounts.of((), [2])
+    process(logits, [TextRows([(), (1,)], rules, banned=[(1,), ()], counts=counts)])
     assert torch.equal(logits, before), "logprobs are told of these"
 
 
 def test_half_precision_is_widened_before_anything_is_added():
     logits = torch.tensor([[100.0, 1.0]]).bfloat16()
-    changed = process(logits, [TextRows(rules=LogitRules(presence_penalty=0.01), output=[0])])
+    text = TextRows(rules=LogitRules(presence_penalty=0.01), counts=TextCounts.of((), [0]))
+    changed = process(logits, [text])
     assert changed.dtype == torch.float32
     assert changed[0, 0].item() == pytest.approx(99.99)
 
@@ -97,14 +102,23 @@ def test_half_precision_is_widened_before_anything_is_added():
 VOCAB = 40
 
 
-def expected(row: list[float], text: TextRows, at: int, allowed: set[int] | None) -> list[float]:
+class Text(NamedTuple):
+    """A text, and the rows after it."""
+
+    prompt: list[int]
+    output: list[int]
+    rows: TextRows
+
+
+def expected(row: list[float], whole: Text, at: int, allowed: set[int] | None) -> list[float]:
     """One row, one token at a time."""
+    text = whole.rows
     found, rules = list(row), text.rules
-    output = [*text.output, *text.paths[at]]
+    output = [*whole.output, *text.paths[at]]
     if rules is not None:
         for token in range(len(found)):
             found[token] += sum(each.bias for each in rules.logit_bias if each.token == token)
-            if token in text.prompt or token in output:
+            if token in whole.prompt or token in output:
                 factor = rules.repetition_penalty
                 found[token] = found[token] / factor if found[token] > 0 else found[token] * factor
             found[token] -= rules.frequency_penalty * output.count(token)
@@ -128,65 +142,66 @@ rules = st.none() | st.builds(
 
 
 @st.composite
-def text_rows(draw: st.DrawFn) -> TextRows:
+def any_texts(draw: st.DrawFn) -> Text:
     drafted = draw(st.lists(st.integers(0, VOCAB - 1), max_size=5))
     parents = [draw(st.integers(-1, node - 1)) for node in range(len(drafted))]
     paths = [(), *trees.paths(drafted, parents if draw(st.booleans()) else None)]
     each = st.lists(st.integers(0, VOCAB + 2), max_size=3)
     banned = draw(st.none() | st.lists(each, min_size=len(paths), max_size=len(paths)))
     temperature = draw(st.sampled_from([0.0, 0.5, 1.0]))
-    return TextRows(paths, draw(rules), temperature, draw(tokens), draw(tokens), banned)
+    prompt, output = draw(tokens), draw(tokens)
+    return Text(prompt, output, TextRows(paths, draw(rules), temperature, banned, TextCounts.of(prompt, output)))
 
 
 @given(
-    st.lists(text_rows(), min_size=1, max_size=4),
+    st.lists(any_texts(), min_size=1, max_size=4),
     st.lists(st.none() | st.lists(st.sets(st.integers(0, VOCAB - 1)), min_size=6, max_size=6), min_size=4, max_size=4),
     st.integers(0, 1000),
 )
 def test_every_row_is_what_plain_python_makes_of_it(texts, may_draw, seed):
-    num_rows = sum(len(text.paths) for text in texts)
+    num_rows = sum(len(text.rows.paths) for text in texts)
     logits = torch.randn(num_rows, VOCAB, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 3
-    may_draw = [None if rows is None else rows[: len(text.paths)] for rows, text in zip(may_draw, texts, strict=False)]
+    may_draw = [
+        None if sets is None else sets[: len(text.rows.paths)] for sets, text in zip(may_draw, texts, strict=False)
+    ]
     allowed = [None if rows is None else bits(*rows, num_words=2) for rows in may_draw]
-    changed = process(logits, [replace(text, allowed=words) for text, words in zip(texts, allowed, strict=True)])
+    changed = process(logits, [replace(text.rows, allowed=words) for text, words in zip(texts, allowed, strict=True)])
     row = 0
-    for text, rows in zip(texts, may_draw, strict=True):
-        for at in range(len(text.paths)):
-            may = None if rows is None else rows[at]
+    for text, sets in zip(texts, may_draw, strict=True):
+        for at in range(len(text.rows.paths)):
+            may = None if sets is None else sets[at]
             assert changed[row].tolist() == pytest.approx(expected(logits[row].tolist(), text, at, may)), (text, at)
             row += 1
 
 
-@given(st.lists(text_rows(), min_size=2, max_size=4), st.integers(0, 1000))
+@given(st.lists(any_texts(), min_size=2, max_size=4), st.integers(0, 1000))
 def test_a_rows_result_does_not_depend_on_its_neighbours_to_the_last_bit(texts, seed):
-    logits = torch.randn(sum(len(text.paths) for text in texts), VOCAB, generator=torch.Generator().manual_seed(seed))
-    together = process(logits, texts)
+    num_rows = sum(len(text.rows.paths) for text in texts)
+    logits = torch.randn(num_rows, VOCAB, generator=torch.Generator().manual_seed(seed))
+    together = process(logits, [text.rows for text in texts])
     row = 0
-    for text in texts:
-        for at, path in enumerate(text.paths):
-            banned = None if text.banned is None else [text.banned[at]]
-            output = [*text.output, *path]
-            alone = TextRows(
-                rules=text.rules, temperature=text.temperature, prompt=text.prompt, output=output, banned=banned
-            )
+    for prompt, before, rows in texts:
+        for at, path in enumerate(rows.paths):
+            banned = None if rows.banned is None else [rows.banned[at]]
+            alone = replace(rows, paths=[()], banned=banned, counts=TextCounts.of(prompt, [*before, *path]))
             assert torch.equal(process(logits[row : row + 1], [alone]), together[row : row + 1])
             row += 1
 
 
-def test_no_text_is_counted_for_rules_that_do_not_read_it():
-    """A text with an invalid token would fail if it were counted."""
+def test_rules_that_do_not_read_the_text_need_no_counts():
     rules = LogitRules(min_p=1.0, logit_bias=(TokenBias(1, 2.0),))
     assert not rules.reads_text
-    assert one([1, 0, 1], rules=rules, prompt=["no token"], output=["no token"]) == [-INF, 2, -INF]
+    assert one([1, 0, 1], [0], [1], rules=rules) == [-INF, 2, -INF]
+    assert process(torch.tensor([[1.0, 0.0, 1.0]]), [TextRows(rules=rules)]).tolist() == [[-INF, 2, -INF]]
 
 
-@given(text_rows(), st.integers(0, 1000))
+@given(any_texts(), st.integers(0, 1000))
 def test_kept_counts_do_what_the_text_does(text, seed):
-    logits = torch.randn(len(text.paths), VOCAB, generator=torch.Generator().manual_seed(seed))
+    rows = text.rows
+    logits = torch.randn(len(rows.paths), VOCAB, generator=torch.Generator().manual_seed(seed))
     counts = TextCounts.of(text.prompt, [*text.output, 1, 2, 3])
     counts.go_to((*text.prompt, *text.output))
-    kept = replace(text, prompt=(), output=(), counts=counts)
-    assert torch.equal(process(logits, [kept]), process(logits, [text]))
+    assert torch.equal(process(logits, [replace(rows, counts=counts)]), process(logits, [rows]))
 
 
 def test_a_long_text_costs_no_memory_for_each_row(monkeypatch):
@@ -200,5 +215,6 @@ def test_a_long_text_costs_no_memory_for_each_row(monkeypatch):
     monkeypatch.setattr(_Added, "to", told)
     drafted = tuple(range(64))
     paths = [drafted[:length] for length in range(65)]
-    process(torch.zeros(65, 5000), [TextRows(paths, LogitRules(repetition_penalty=2.0), prompt=range(4000))])
+    counts = TextCounts.of(range(4000), ())
+    process(torch.zeros(65, 5000), [TextRows(paths, LogitRules(repetition_penalty=2.0), counts=counts)])
     assert sizes == [64 * 65 // 2, 4000]

@@ -24,7 +24,6 @@ from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.torch import checkpoints
 from goodspeed.errors import PromptError
 from goodspeed.ngram.index import NgramIndex
-from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Sampling
 
 TARGET, DRAFT = "tiny-target", "tiny-draft-s"
@@ -124,9 +123,9 @@ def test_every_figure_is_that_of_the_models(target, draft, texts) -> None:
                 logits = engine.forward([Chunk("alone", whole, 1)])[0]
                 engine.pool.free("alone")
                 own = _probability(logits, chain[0], text.sampling.temperature)
-                assert probabilities.decode(proposals.read(codes[place]))[0] == pytest.approx(own, rel=0.03, abs=1e-4)
+                assert proposals.decode(proposals.read(codes[place]))[0] == pytest.approx(own, rel=0.03, abs=1e-4)
                 if engine is draft_engine:
-                    confidence = probabilities.decode(proposals.read(path.confidence[place]))[0]
+                    confidence = proposals.decode(proposals.read(path.confidence[place]))[0]
                     assert confidence == pytest.approx(_probability(logits, chain[0], 1.0), rel=0.03, abs=1e-4)
                     if text.sampling.temperature == 0:
                         rank = (logits > logits[right]).sum().item() + 1

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goodspeed.fair.policies import ClientState, create
 from goodspeed.fair.policies.tie_breaking import TieBreaker
 
 
@@ -19,6 +20,24 @@ def test_two_sets_that_alternate_do_not_favour_anybody():
         counts[breaker.pick(np.array([0, 1]), 1)] += 1
         counts[breaker.pick(np.array([2, 3]), 1)] += 1
     assert counts.tolist() == [25, 25, 25, 25]
+
+
+def states(*names: str) -> list[ClientState]:
+    return [ClientState(0.5, 1.0, client_id=name) for name in names]
+
+
+@pytest.mark.parametrize("name", ["fixed", "gradient"])
+def test_whoever_leaves_takes_its_turns_along(name):
+    policy = create(name)
+    assert policy.allocate(states("a", "b", "c"), 1) == [1, 0, 0]
+    assert policy.allocate(states("b", "c"), 1) == [1, 0], "not a's place behind the others"
+    assert policy.allocate(states("d", "b", "c"), 1) == [0, 0, 1]
+
+
+def test_each_session_of_a_client_has_turns_of_its_own():
+    policy = create("fixed")
+    rounds = [policy.allocate(states("a", "a", "b"), 1) for _ in range(3)]
+    assert rounds == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
 
 
 @given(st.lists(st.tuples(st.sets(st.integers(0, 7), min_size=2), st.integers(1, 7)), min_size=20, max_size=60))

@@ -13,6 +13,7 @@ from goodspeed.embedded.models import path
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.torch.loading import start
 from goodspeed.exact.logits.rules import TextRows, process
+from goodspeed.exact.logits.token_counts import TextCounts
 from goodspeed.exact.proposal_bytes import HEADER
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.generation import LogitRules, TokenBias
@@ -44,9 +45,8 @@ def is_near_tie(request: Generation, tokens: tuple[int, ...]) -> bool:
     target = load("tiny-target")
     text = [*request.prompt, *tokens]
     logits = start(target, num_pages=256).forward([Chunk("", text, 1)]).double()
-    rows = TextRows(
-        rules=request.logit_rules, temperature=request.sampling.temperature, prompt=request.prompt, output=tokens
-    )
+    counts = TextCounts.of(request.prompt, tokens)
+    rows = TextRows(rules=request.logit_rules, temperature=request.sampling.temperature, counts=counts)
     logits = process(logits, [rows], num_tokens=target.num_tokens)[:, : target.num_tokens]
     gap, _ = two_best(logits, request.sampling, len(text))
     return gap < NEAR_TIE

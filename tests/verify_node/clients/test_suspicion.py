@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from goodspeed.exact import proposals
-from goodspeed.exact.proposals import decode, encode
+from goodspeed.exact.proposals import decode
 from goodspeed.exact.rejection import overlaps, ratios
 from verify_node.clients.suspicion import Suspicion
 from verify_node.model.evidence import TILTS, log_gains, log_tilts
@@ -104,7 +104,7 @@ def test_a_client_that_begins_to_lie_late_is_found_nearly_as_soon():
 def over_the_wire(probs: Tensor, kind: str, noise: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the claims [rows, vocab] and tokens [rows] of rows that are sampled and sent as by a draft node."""
     proposal = proposals.make(probs, kind, **ENCODINGS[kind])
-    sent = encode(proposal.pack())
+    sent = b"".join(proposal.pack())
     return decode(sent, len(probs), probs.shape[1]), proposal.sample(noise)
 
 

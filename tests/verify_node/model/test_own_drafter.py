@@ -2,17 +2,20 @@
 
 import logging
 import weakref
+from collections.abc import Hashable
 from dataclasses import replace
 from math import inf
 from typing import Any
 
 import pytest
 import torch
+from msgspec import structs
 
 from goodspeed.app import reference
 from goodspeed.engine import engines
 from goodspeed.engine.base import Engine
-from goodspeed.wire.messages import DownMessage, Sampling
+from goodspeed.exact.logits.token_counts import TextCounts
+from goodspeed.wire.messages import DownMessage, LogitRules, Sampling
 from tests import gguf_files
 from tests.drafting.test_drafter import record_passes
 from tests.fakes import make_open, session_id
@@ -199,6 +202,22 @@ def test_it_ends_at_the_texts_end_and_before_stop_ids(own: OwnDrafter) -> None:
     assert draft(own, request_of(most=4)) == [text[1:4]]
     assert draft(own, request_of(stop_ids=(text[3],))) == [text[1 : text.index(text[3])]]
     assert draft(own, request_of(most=1)) == [()]
+
+
+def test_a_text_is_compared_once_for_all_tokens_drafted_after_it(own: OwnDrafter, monkeypatch: Any) -> None:
+    """`CountedTexts` recognises the text that it counted last by its identity."""
+    texts, of = list[tuple[int, ...]](), own.drafter._counted.of
+
+    def record(key: Hashable, text: tuple[int, ...], prompt_len: int) -> TextCounts:
+        texts.append(text)
+        return of(key, text, prompt_len)
+
+    monkeypatch.setattr(own.drafter._counted, "of", record)
+    request = request_of()
+    opened = structs.replace(request.opened, logit_rules=LogitRules(presence_penalty=0.1))
+    [tokens] = draft(own, structs.replace(request, opened=opened))
+    assert len(texts) == len(tokens) > 2
+    assert all(text is texts[0] for text in texts)
 
 
 def test_a_pass_that_is_not_worth_its_time_is_not_run(own: OwnDrafter) -> None:

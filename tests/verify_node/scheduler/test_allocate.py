@@ -225,6 +225,13 @@ def test_a_trial_gives_way_to_what_the_policy_gives():
     assert told == [0] * PROBE_ROUNDS + [5] * 3
 
 
+def test_when_a_session_ends_the_others_keep_their_turns():
+    scheduler = make_scheduler("fixed", budget=1)
+    sessions = [make_session(scheduler, number, client) for number, client in enumerate("abc", 1)]
+    assert permit(scheduler, sessions) == [1, 0, 0]
+    assert permit(scheduler, sessions[1:], 2) == [1, 0]
+
+
 @pytest.mark.parametrize("policy", ["gradient", "fixed", "random"])
 def test_barrier_rounds_share_out_exactly_the_budget_and_verify_all_of_it(policy):
     desk = Desk(*"abcd", rounds="barrier", policy=policy, budget=12, context_len=500, num_pages=500)

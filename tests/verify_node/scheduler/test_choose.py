@@ -349,7 +349,7 @@ def test_the_least_probability_is_of_the_rows_own_time():
     choice, session = make_choice(budget=4, cost=DEAR, change_rows=4.0), drafting(1, (0.9, 0.9))
     choice.choose([session], 1, NOW)
     price = (1 + 0.9 + 0.81) / 0.04 * 0.01  # worth per second of the round, for a row's 10 ms
-    claimed = probabilities.decode(bytes([choice.least_probability(session)]))[0]
+    claimed = probabilities.PROBABILITIES[choice.least_probability(session)]
     assert claimed == pytest.approx(BOUND_SHARE * price, rel=0.03)
 
 
