@@ -1,7 +1,8 @@
 """A circuit breaker around the draft model: it opens when the model fails, takes too long or hangs. No I/O, no clock.
 
 While it is open, sessions continue without drafts and without waiting. It stays open longer after each consecutive
-failure (exponential backoff). Then one proposal at a time tests whether the model works again.
+failure (exponential backoff). Then one proposal at a time tests whether the model works again. Requests that came
+before it opened are still tried.
 """
 
 from dataclasses import dataclass

@@ -59,7 +59,7 @@ class Connection:
     def clear(self) -> None:
         """Drops all messages, including the one being sent."""
         self._waiting.clear()
-        if self._sending is not None:
+        if self._sending is not None and not self._sending.expired():
             self._sending.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:

@@ -218,7 +218,7 @@ class VerifyCore:
             return self.replies.refuse(peer.peer_id, wrong, now, about=message)
         if draft:
             found.take_draft(draft if self.welcome.trees else first_choices(draft), now)
-        elif found.finished or (not is_news and message.base_len < len(found.tokens)):
+        elif not is_news and (found.finished or message.base_len < len(found.tokens)):
             return self.replies.repeat(found, message.base_len, now)  # a repeated Ack requests the verdict
         return []
 

@@ -278,7 +278,9 @@ def test_all_that_is_unacknowledged_is_sent_again(desk):
 def test_a_lost_finish_is_asked_for(desk):
     desk.begin(max_draft=0, max_tokens=2)
     [last] = desk.round()
+    assert desk.up("a", Ack(session_id(1), 1, 4)) == [], "it was sent before the end"
     assert desk.up("a", Ack(session_id(1), 1, 4)) == [last]
+    assert desk.up("a", Ack(session_id(1), 1, 5)) == []
     [again] = desk.up("a", Ack(session_id(1), 1, 5))
     assert (again.tokens, again.finish_reason) == ((), "length")
     assert desk.up("a", Ack(session_id(1), 1, 5)) == [again]  # that one was lost, too
