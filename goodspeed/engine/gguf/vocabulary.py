@@ -120,50 +120,57 @@ class _Described:
         return [AddedToken(token, normalized=False, special=of == CONTROL) for token, of in found if of in ADDED]
 
     def vocab(self) -> dict[str, int]:
-        """Returns the ids of the ordinary tokens, and of added ones that do not follow these without a gap.
+        """Returns the ids of the ordinary tokens, and of added ones unless all ids are used, theirs last.
 
         The makers of Llama and Qwen have the others apart, too; fingerprints tell the difference.
         """
         used = {token: number for number, token in enumerate(self.tokens) if self.kinds[number] != UNUSED}
         end = 1 + max((number for number in used.values() if self.kinds[number] not in ADDED), default=-1)
-        num_used = len(self.tokens) - self.kinds.count(UNUSED)  # more than there are names if two are the same
-        apart = {token: number for token, number in used.items() if number >= end}
-        is_dense = list(apart.values()) == [*range(end, end + len(apart))] and len(used) == num_used
+        is_dense = [*used.values()] == [*range(len(used))]  # not so where two are spelled alike
         return {token: number for token, number in used.items() if number < end} if is_dense else used
 
-    def special(self, name: str) -> str | None:
-        """Returns the token of a field such as `eos`; None if the file has none."""
+    def special(self, name: str) -> int | None:
+        """Returns the id of a field such as `eos`; None if the file has none."""
         key = f"tokenizer.ggml.{name}_token_id"
         number = self.file.fields.get(key)
         if number is None:
             return None
         if type(number) is not int or not 0 <= number < len(self.tokens):
             raise damaged(self.file.name, f"{key} is {ascii(number)[:40]}, but there are {len(self.tokens)} tokens")
-        return self.tokens[number]
+        return number
 
     def named(self) -> dict[str, str]:
-        """Returns the tokens that have a name, by transformers' names."""
+        """Returns the tokens that have a name, by transformers' names.
+
+        Not an ordinary one for unknown text or padding, since texts show it, nor an unused one, which is no token.
+        """
         names = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
-        found = {f"{name}_token": self.special(key) for name, key in names.items()}
-        return {name: token for name, token in found.items() if token is not None}
+        found = {name: number for name, key in names.items() if (number := self.special(key)) is not None}
+        left_out = {"bos": (UNUSED,), "eos": (UNUSED,)}
+        return {
+            f"{name}_token": self.tokens[number]
+            for name, number in found.items()
+            if self.kinds[number] not in left_out.get(name, (NORMAL, UNUSED))
+        }
 
     def eos_ids(self, num_known: int) -> tuple[int, ...]:
         """Returns the ids below num_known that end a text."""
         given = [self.special(name) for name in ENDS]
-        named = [token.content for token in self.added() if token.special and token.content in NAMES_OF_ENDS]
-        ids = (self.tokens.index(token) for token in dict.fromkeys((*given, *named)) if token is not None)
-        if len(known := tuple(number for number in ids if number < num_known)) > MAX_EOS_IDS:
+        found = enumerate(zip(self.tokens, self.kinds, strict=True))
+        named = [number for number, (token, of) in found if of == CONTROL and token in NAMES_OF_ENDS]
+        ids = dict.fromkeys((*given, *named))
+        if len(known := tuple(number for number in ids if number is not None and number < num_known)) > MAX_EOS_IDS:
             raise damaged(self.file.name, f"{len(known)} tokens end a text, but at most {MAX_EOS_IDS} may")
         return known
 
-    def adds(self, name: str) -> str | None:
-        """Returns the token `bos` or `eos` if it is put around prompts."""
+    def adds(self, name: str) -> int | None:
+        """Returns the id of `bos` or `eos` if it is put around prompts."""
         default = name == "bos" and self.split[0] in WHOLE_WORDS
         if not self.file.fields.get(f"tokenizer.ggml.add_{name}_token", default):
             return None
-        if (token := self.special(name)) is None:
+        if (number := self.special(name)) is None:
             raise damaged(self.file.name, f"prompts are to have a token {name}, but it names none")
-        return token
+        return number
 
     def templates(self) -> str | dict[str, str] | None:
         """Returns the chat template, or several by their names."""
@@ -245,11 +252,10 @@ def _backend(described: _Described) -> Tokenizer:
     found.decoder = decoders.ByteLevel()
     found.add_tokens(described.added())
     found.add_special_tokens([AddedToken(token, normalized=False) for token in described.named().values()])
-    around = {name: token for name in ("bos", "eos") if (token := described.adds(name)) is not None}
-    parts = [around.get("bos"), "$A", around.get("eos")]
+    around = {name: number for name in ("bos", "eos") if (number := described.adds(name)) is not None}
     found.post_processor = processors.TemplateProcessing(
-        single=[part for part in parts if part is not None],
-        special_tokens=[(token, described.tokens.index(token)) for token in dict.fromkeys(around.values())],
+        single=[part for part in ("bos", "$A", "eos") if part == "$A" or part in around],
+        special_tokens=[*around.items()],
     )
     return found
 

@@ -137,6 +137,29 @@ def test_ends_are_all_that_the_file_names_and_those_known_by_name(path: Path) ->
     assert load(path, fields).eos_ids == (6, 5, 2, 4)
 
 
+def test_an_id_is_the_files_also_where_another_token_is_spelled_alike(path: Path) -> None:
+    fields: Fields = {
+        "tokenizer.ggml.tokens": (9, (8, ["a", "b", "<|im_end|>", "ab", "<|im_end|>"])),
+        "tokenizer.ggml.token_type": (9, (5, [1, 1, 5, 1, 3])),
+        "tokenizer.ggml.bos_token_id": (4, 4),
+        "tokenizer.ggml.add_bos_token": (7, True),
+    }
+    found = load(path, fields, rows=5)
+    assert (found.eos_ids, found.tokenizer("ab<|im_end|>")["input_ids"]) == ((4,), [4, 3, 4])
+
+
+@pytest.mark.parametrize("name", ["unknown", "padding"])
+@pytest.mark.parametrize(("number", "shown", "special"), [(0, "ab", {4}), (3, "a", {3, 4}), (2, "ab", {4})])
+def test_only_a_token_that_is_not_ordinary_is_hidden_where_it_is_named(path, name, number, shown, special) -> None:
+    kinds = [1, 1, 5, 3 if number == 3 else 1, 3, 4, 5]
+    types = {"tokenizer.ggml.token_type": (9, (5, kinds)), f"tokenizer.ggml.{name}_token_id": (4, number)}
+    found = load(path, types | {"tokenizer.ggml.merges": (9, (8, []))})
+    assert decode(found.tokenizer, [0, 1] if number != 3 else [0, 3]) == shown
+    assert special_ids(found.tokenizer) == special
+    assert {*found.tokenizer.all_special_ids} == special
+    assert found.num_tokens == 6
+
+
 BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
 
 
@@ -163,6 +186,7 @@ def test_added_tokens_at_the_end_are_apart_as_in_the_makers_files(path: Path) ->
     ("added", "kinds"),
     [
         (["<end>", "[PAD]", "<tool>"], [3, 5, 4]),  # with a gap
+        (["[PAD]", "ordinary", "<end>", "<tool>"], [5, 1, 3, 4]),  # after a gap
         (["<end>", "ordinary", "<tool>"], [3, 1, 4]),  # between ordinary ones
         (["<end>", "ab", "<tool>"], [3, 4, 4]),  # one that is an ordinary one, too
         (["ab", "<end>", "<tool>"], [1, 3, 4]),  # after one that is there twice
@@ -171,7 +195,7 @@ def test_added_tokens_at_the_end_are_apart_as_in_the_makers_files(path: Path) ->
 def test_ids_are_the_files_wherever_its_added_tokens_are(path: Path, added: list[str], kinds: list[int]) -> None:
     found = load(path, with_tokens(added, kinds), rows=300)
     assert encode_part(found.tokenizer, "<tool><end>") == [257 + added.index("<tool>"), 257 + added.index("<end>")]
-    assert found.num_tokens == 260
+    assert found.num_tokens == 257 + len(added)
 
 
 def test_several_chat_templates_keep_their_names(path: Path) -> None:
