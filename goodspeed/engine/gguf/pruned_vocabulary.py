@@ -21,12 +21,17 @@ class KeptTokens:
 
     @classmethod
     def of(cls, file: GgufFile) -> "KeptTokens | None":
-        """Returns None for a file that keeps all tokens; CheckpointError if the arrays contradict each other."""
+        """Returns None for a file that keeps all tokens; CheckpointError if arrays contradict each other or rows."""
         if KEPT not in file.fields and NEAREST not in file.fields:
             return None
-        tokens, nearest = (np.array(file.items(key, int), np.int64) for key in (KEPT, NEAREST))
+        try:
+            tokens, nearest = (np.array(file.items(key, int), np.int64) for key in (KEPT, NEAREST))
+        except OverflowError as error:
+            raise damaged(file.name, f"{KEPT} or {NEAREST} has a number beyond {np.iinfo(np.int64).max}") from error
         if not len(tokens) or (np.diff(tokens) <= 0).any() or tokens[0] < 0 or tokens[-1] >= len(nearest):
             raise damaged(file.name, f"{KEPT} is no ascending list of ids below {len(nearest)}")
+        if len(tokens) != file.num_rows:
+            raise damaged(file.name, f"{KEPT} has {len(tokens)} tokens, but the model {file.num_rows} rows")
         if nearest.min() < 0 or nearest.max() >= len(tokens) or (nearest[tokens] != np.arange(len(tokens))).any():
             raise damaged(file.name, f"{NEAREST} does not name rows of {KEPT}, or a kept token not its own")
         mask_id, _ = file.parallel

@@ -53,10 +53,17 @@ def changed(tmp_path: Path, **fields: Any) -> KeptTokens | None:
         ([*ROWS[:-1], 258], ALIKE, f"{KEPT} is no ascending list"),
         ([-1, *ROWS[1:]], ALIKE, f"{KEPT} is no ascending list"),
         (ROWS, [], f"{KEPT} is no ascending list of ids below 0"),
+        (ROWS[:-1], ALIKE, f"{KEPT} has 125 tokens, but the model 126 rows"),
+        ([*ROWS, 257], ALIKE, f"{KEPT} has 127 tokens, but the model 126 rows"),
         (ROWS, ALIKE + 1, f"{NEAREST} does not name rows"),
         (ROWS, ALIKE - 1, f"{NEAREST} does not name rows"),
         (ROWS, np.zeros_like(ALIKE), f"{NEAREST} does not name rows .* or a kept token not its own"),
         (ROWS, [0.5] * 258, f"its field {NEAREST} is no list of int"),
+        (
+            np.array([*ROWS[:-1].tolist(), 1 << 63], object),
+            ALIKE,
+            f"{KEPT} or {NEAREST} has a number beyond 9223372036854775807",
+        ),
         (ROWS, "none", f"its field {NEAREST} is 'none'"),
     ],
 )
