@@ -29,6 +29,9 @@ SPLITS = "split.count"
 MAX_FIELDS, MAX_TENSORS, MAX_ITEMS = 1 << 14, 1 << 18, 1 << 23
 """Most fields, tensors, and values in arrays; vocabularies have a million."""
 
+COUNT_LIMIT = 1 << 24
+"""Sizes of a model, such as its heads or its context, are below this."""
+
 MAX_NAME_BYTES, MAX_DIMENSIONS, MAX_NESTING = 1 << 16, 4, 4
 
 KINDS = {
@@ -125,22 +128,23 @@ class GgufFile:
         return list(found)
 
     def count(self, key: str, default: int | None = None) -> int:
-        """Returns a count of the architecture; CheckpointError unless it is at least 1, or missing with a default."""
-        found: int = self._positive(key, default, int)
+        """Returns a count of the architecture; CheckpointError unless it is at least 1 and below COUNT_LIMIT, or
+        missing with a default."""
+        found: int = self._positive(key, default, COUNT_LIMIT, int)
         return found
 
     def number(self, key: str, default: float | None = None) -> float:
         """Returns a number of the architecture; CheckpointError unless it is positive, or missing with a default."""
-        found: float = self._positive(key, default, int, float)
+        found: float = self._positive(key, default, math.inf, int, float)
         return found
 
-    def _positive(self, key: str, default: float | None, *kinds: type) -> Any:
+    def _positive(self, key: str, default: float | None, limit: float, *kinds: type) -> Any:
         key = f"{self.architecture}.{key}"
         found: Any = self.fields.get(key, default)
         if isinstance(found, list):
             what = f"layers of different sizes ({shown(key)}) are not supported for GGUF files"
             raise UnsupportedModelError(f"{self.name}: {what}; use a checkpoint folder")
-        if type(found) not in kinds or not 0 < found < math.inf:
+        if type(found) not in kinds or not 0 < found < limit:
             raise self._wrong(key, found)
         return found
 

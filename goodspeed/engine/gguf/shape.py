@@ -44,7 +44,7 @@ class Shape:
         if heads % key_heads:
             what = f"{file.name}: {heads} heads cannot share {key_heads} heads of keys"
             raise CheckpointError(f"{what}; get the file again")
-        is_linear = file.fields.get(f"{file.architecture}.rope.scaling.type") == "linear"
+        is_linear = file.fields.get(f"{file.architecture}.rope.scaling.type", "linear") == "linear"  # as in llama.cpp
         factor = number("rope.scaling.factor", 1.0) if is_linear else 1.0
         return cls(
             layers=count("block_count"),
