@@ -57,9 +57,10 @@ class Constants:
         self._close()
 
     def _close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):  # of a full disk: the array that does not fit stays in memory
+                file.close()
 
     def matrix(self, *stored: StoredTensor, in_float32: bool = False) -> "Matrix":
         """Joins matrices with the same inputs row by row. UnsupportedModelError for a storage type that cannot be

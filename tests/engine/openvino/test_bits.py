@@ -3,6 +3,8 @@
 `test_any_engine.py` compares the bits themselves.
 """
 
+import errno
+import io
 import os
 import tempfile
 import tracemalloc
@@ -142,6 +144,20 @@ def test_weights_are_converted_in_parts(monkeypatch: pytest.MonkeyPatch, in_floa
         tracemalloc.stop()
         assert in_float32 or (most < 4) == (rows_at_once == 512), most  # float32 needs no other numbers meanwhile
     assert all(np.array_equal(*pair) for pair in zip(*found, strict=True))
+
+
+def test_what_does_not_fit_on_the_disk_stays_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where the file's buffer takes it, and closing the file fails again."""
+
+    class Full(io.FileIO):
+        def write(self, _: Any) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda prefix: io.BufferedRandom(Full(tmp_path / prefix, "w+")))
+    with Constants() as constants:
+        for number in range(2):
+            array = np.arange(number, number + 100)
+            assert constants._put(array) is array
 
 
 @pytest.mark.parametrize(
