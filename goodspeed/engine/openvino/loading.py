@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.gguf import vocabulary
-from goodspeed.engine.gguf.file import GgufFile
+from goodspeed.engine.gguf.file import KEPT, NEAREST, GgufFile
 from goodspeed.engine.gguf.file import read as read_gguf
 from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
 from goodspeed.engine.model_files.finding import GRAPH, WEIGHTS, ModelFiles, find_model, refuse_settings
@@ -207,7 +207,8 @@ def _fingerprint(identity: bytes, compiled: Compiled, bits: bytes) -> str:
 
 def _sampled(file: GgufFile) -> bytes:
     digest = blake2b(digest_size=32)
-    sizes = {key: value for key, value in file.fields.items() if key.startswith(f"{file.architecture}.")}
+    prefixes = f"{file.architecture}.", KEPT, NEAREST
+    sizes = {key: value for key, value in file.fields.items() if key.startswith(prefixes)}
     digest.update(json.dumps([file.architecture, sizes], sort_keys=True).encode())
     if (mask_id := file.parallel[0]) is not None:
         digest.update(f"mask {mask_id}".encode())  # it is never drawn

@@ -34,6 +34,13 @@ def test_logits(tmp_path: Path) -> None:
     assert (found[:, others] == -torch.inf).all()
 
 
+def test_a_fingerprint_is_of_the_kept_tokens_too(tmp_path: Path) -> None:
+    other = ALIKE.copy()
+    other[1] = 5
+    files = [gguf_models.keeping(tmp_path / f"{number}.gguf", ROWS, to) for number, to in enumerate((ALIKE, other))]
+    assert len({engines.load(str(file), dtype="float32").model_fingerprint for file in files}) == 2
+
+
 def test_logits_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     file = gguf_models.keeping(tmp_path / "kept.gguf", ROWS, ALIKE, is_spoilt=True)
     with pytest.raises(CheckpointError, match="its logits are no numbers"):
