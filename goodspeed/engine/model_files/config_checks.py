@@ -29,11 +29,7 @@ def refuse_config(config: Any) -> None:
     text = config.get_text_config(decoder=True)
     if config.is_encoder_decoder:
         raise UnsupportedModelError("encoder-decoder: cross-attention is not supported; use a decoder-only model")
-    for name in ("attn_logit_softcapping", "attention_chunk_size"):
-        if getattr(text, name, None):
-            raise UnsupportedModelError(
-                f"{name}: soft-capped or chunked attention is not supported; use a model without it"
-            )
+    refuse_attention(text, "attn_logit_softcapping", "attention_chunk_size")
     refuse_rope(rope_types(text))
     unknown = set(getattr(text, "layer_types", None) or ()) - LAYER_TYPES
     if unknown:
@@ -41,6 +37,14 @@ def refuse_config(config: Any) -> None:
             f"layer types {sorted(unknown)}: only full and sliding attention can be rolled back; use a model "
             "without others"
         )
+
+
+def refuse_attention(config: Any, *names: str) -> None:
+    """Raises UnsupportedModelError for a configuration with one of these settings of attention."""
+    for name in names:
+        if getattr(config, name, None):
+            what = f"{name}: soft-capped or chunked attention is not supported"
+            raise UnsupportedModelError(f"{what}; use a model without it")
 
 
 def refuse_quantised(name: str, config: Mapping[str, Any], num_ranks: int) -> None:

@@ -10,7 +10,13 @@ from openvino._offline_transformations import paged_attention_transformation
 
 from goodspeed.engine.gguf.file import shown
 from goodspeed.engine.model_files.checkpoint_folder import read_config
-from goodspeed.engine.model_files.config_checks import expected_windows, naming, refuse_rope, rope_types
+from goodspeed.engine.model_files.config_checks import (
+    expected_windows,
+    naming,
+    refuse_attention,
+    refuse_rope,
+    rope_types,
+)
 from goodspeed.engine.openvino.graph import WANTED
 from goodspeed.errors import CheckpointError, UnsupportedModelError, first_line
 
@@ -55,8 +61,8 @@ def read(name: str, file: Path) -> ov.Model:
 def context_len(name: str, folder: Path, model: ov.Model) -> int:
     """Returns the longest text of the model, in tokens, by config.json; CheckpointError if it is not there.
 
-    UnsupportedModelError for angles that depend on other rows, which the trial's short texts do not show. Where the
-    graph lacks a window that config.json has, texts are no longer than the window: up to there it hides nothing.
+    UnsupportedModelError for chunks, and angles that depend on other rows: the trial's short texts do not show them.
+    Where the graph lacks a window that config.json has, texts are no longer than the window, which hides nothing then.
     """
     config = read_config(name, folder)
     text = inner if isinstance(inner := config.get("text_config"), dict) else config
@@ -66,8 +72,11 @@ def context_len(name: str, folder: Path, model: ov.Model) -> int:
         raise CheckpointError(f"{name}: {what}; correct config.json")
     rope = text.get("rope_parameters") or text.get("rope_scaling")
     with naming(name):
+        refuse_attention(SimpleNamespace(**text), "attention_chunk_size")
         refuse_rope(rope_types(SimpleNamespace(rope_parameters=rope if isinstance(rope, dict) else {})))
-    windows = expected_windows(SimpleNamespace(**{"num_hidden_layers": 1} | text))
+    if not isinstance(text.get("layer_types") or [], list):
+        raise CheckpointError(f"{name}: layer_types in config.json is no list; correct config.json")
+    windows = expected_windows(SimpleNamespace(**text | {"num_hidden_layers": 1}))
     return found if _has_windows(model) else min([found, *(each for each in windows if type(each) is int and each > 0)])
 
 

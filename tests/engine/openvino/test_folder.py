@@ -16,7 +16,7 @@ from goodspeed.engine.model_files.finding import GRAPH
 from goodspeed.engine.openvino.folder import WINDOW, context_len, read
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.tokenizing.generation_settings import FOR_ALL, FOR_PEOPLE, GenerationSettings, TextDefaults
-from goodspeed.errors import UnsupportedModelError
+from goodspeed.errors import CheckpointError, UnsupportedModelError
 from tests.engine import gguf_models
 from tests.engine.conftest import Save
 from tests.engine.openvino import making
@@ -71,6 +71,12 @@ def test_angles_that_depend_on_other_rows_are_refused(folder: Path, tmp_path: Pa
         engines.load(other)
 
 
+def test_attention_in_chunks_is_refused(folder: Path, tmp_path: Path) -> None:
+    other = configured(folder, tmp_path / "other", attention_chunk_size=64)
+    with pytest.raises(UnsupportedModelError, match=rf"^{other}: attention_chunk_size: .*; use a model without it"):
+        engines.load(other)
+
+
 def test_texts_are_no_longer_than_a_window_that_the_graph_lacks(folder: Path, tmp_path: Path) -> None:
     cases: list[tuple[dict[str, Any], int]] = [
         ({"sliding_window": 100}, 100),
@@ -84,6 +90,16 @@ def test_texts_are_no_longer_than_a_window_that_the_graph_lacks(folder: Path, tm
     [attention] = [node for node in model.get_ops() if node.get_type_name() == "PagedAttentionExtension"]
     attention.input(WINDOW).replace_source_output(ops.constant(np.int32(100)).output(0))
     assert context_len(str(folder), tmp_path / "0", model) == 512
+
+
+def test_settings_of_the_layers_that_are_none(folder: Path, tmp_path: Path) -> None:
+    model = read(str(folder), folder / GRAPH)
+    for number, layers in enumerate((None, "2")):
+        other = configured(folder, tmp_path / str(number), num_hidden_layers=layers, sliding_window=100)
+        assert context_len("it", Path(other), model) == 100
+    other = configured(folder, tmp_path / "other", layer_types=5)
+    with pytest.raises(CheckpointError, match=r"^it: layer_types in config.json is no list; correct config.json$"):
+        context_len("it", Path(other), model)
 
 
 def test_what_requests_leave_open_is_as_with_checkpoints(
