@@ -12,7 +12,7 @@ from torch import Tensor
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.paged.chunks import Chunk
-from goodspeed.errors import ConfigError, PromptError
+from goodspeed.errors import NOT_NUMBERS, CheckpointError, ConfigError, PromptError
 from goodspeed.exact.logits.rules import TextRows, process
 from goodspeed.exact.logits.token_counts import TextCounts
 from goodspeed.exact.sampling import SamplingBatch, choose
@@ -38,8 +38,8 @@ def generate(
     """Yields token ids until one of stop_ids (not yielded), max_tokens, or the end of the context.
 
     min_tokens: stop_ids are masked until so many tokens are output. matcher: enforces the output's constraint.
-    Raises PromptError for a prompt that leaves no room, and ConfigError if the rules leave no token to draw. Frees the
-    session's KV pages when the iteration ends.
+    Raises PromptError for a prompt that leaves no room, ConfigError if the rules leave no token to draw, and
+    CheckpointError if logits are not numbers. Frees the session's KV pages when the iteration ends.
     """
     most, prompt = num_wanted(checkpoint, prompt_ids, max_tokens), tuple(prompt_ids)
     if min_tokens > max_tokens:
@@ -94,8 +94,11 @@ def _prefill(engine: Engine, session: object, tokens: Sequence[int], chunk_len: 
 @torch.inference_mode()
 def _draw(checkpoint: Checkpoint, logits: Tensor, text: TextRows, sampling: Sampling, position: int) -> int:
     """Samples the token at a position of the text under the match rule. logits: [1, vocab]."""
+    if not logits[:, : checkpoint.num_tokens].amax().isfinite():
+        what = f"{checkpoint.name}: {NOT_NUMBERS} at position {position}"
+        raise CheckpointError(f"{what}; get the model again, or use another one or another --dtype")
     changed = process(logits, [text], num_tokens=checkpoint.num_tokens)
-    if changed is not logits and not changed.amax().isfinite() and logits.amax().isfinite():
+    if changed is not logits and not changed.amax().isfinite():
         raise ConfigError(f"the rules leave no token to draw at position {position}; loosen them")
     batch = SamplingBatch.of([sampling], device=logits.device)
     positions = torch.tensor([position]).to(logits.device)

@@ -1,5 +1,6 @@
 """One model alone: equal to plain transformers, to itself in chunks, and to the draw done by hand."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,7 @@ from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.engine.torch import checkpoints
 from goodspeed.engine.torch.engine import TorchEngine
 from goodspeed.engine.torch.loading import start
-from goodspeed.errors import ConfigError, PoolExhausted, PromptError
+from goodspeed.errors import CheckpointError, ConfigError, PoolExhausted, PromptError
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.wire.generation import LogitRules, TokenBias
 from goodspeed.wire.messages import Sampling
@@ -122,6 +123,20 @@ def test_what_cannot_be_is_refused(checkpoint: Checkpoint, engine: TorchEngine) 
         reference.generate(checkpoint, engine, [1], GREEDY, 0)
     with pytest.raises(ConfigError, match="leave no token to draw"):
         next(reference.generate(checkpoint, engine, [1], GREEDY, 2, range(checkpoint.num_tokens), min_tokens=1))
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(seed=1)])
+def test_logits_that_are_not_numbers_end_it_with_an_error(monkeypatch, engine, write, wrong, sampling) -> None:
+    logits = torch.full((1, engine.checkpoint.vocab_size), min(0.0, wrong))
+    logits[0, 5] = wrong
+    text = write(sampling, 4, rules=LogitRules(repetition_penalty=1.3))
+    next(text)
+    monkeypatch.setattr(engine, "forward", lambda _: logits)
+    with pytest.raises(
+        CheckpointError, match=r"^tiny-target: its logits are not numbers at position .*; get the model"
+    ):
+        next(text)
 
 
 def test_a_repetition_penalty_is_that_of_transformers(checkpoint, write, theirs) -> None:
