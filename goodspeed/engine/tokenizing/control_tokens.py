@@ -53,11 +53,11 @@ def _literals(templates: str | Mapping[str, str]) -> Sequence[str]:
     for template in [templates] if isinstance(templates, str) else templates.values():
         try:
             tokens = list(Environment().lex(template))
-        except TemplateError:  # every conversation is refused by this template
+            strings = [value[1:-1].encode("ascii", "backslashreplace") for _, kind, value in tokens if kind == "string"]
+            found += [one.decode("unicode-escape") for one in strings]
+        except (TemplateError, UnicodeDecodeError):  # every conversation is refused by this template
             continue
         found += [value for _, kind, value in tokens if kind == "data"]
-        strings = [value[1:-1] for _, kind, value in tokens if kind == "string"]
-        found += [one.encode("ascii", "backslashreplace").decode("unicode-escape") for one in strings]
     return found
 
 

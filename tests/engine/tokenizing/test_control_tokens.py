@@ -68,6 +68,14 @@ def test_what_the_template_makes_a_control_token_is_refused(messages: Any, tools
         control.refuse(IN_BRACKETS, messages, tools)
 
 
+@pytest.mark.parametrize("template", ["<think>{{ 'a", r"<think>{{ '\xg' }}", r"<think>{{ '\N{no such}' }}"])
+def test_a_template_that_refuses_every_conversation_has_no_names(template: str) -> None:
+    damaged = chats.tokenizer(template)
+    with pytest.raises(PromptError, match="chat template"):
+        encode_chat(damaged, say("a"))
+    assert set(ControlTokens(damaged).names.values()) == set(chats.SPECIAL)
+
+
 def test_added_tokens_that_the_template_does_not_write_are_ordinary_text() -> None:
     plain = chats.tokenizer(chats.PLAIN)
     assert set(ControlTokens(plain).names.values()) == set(chats.SPECIAL)
