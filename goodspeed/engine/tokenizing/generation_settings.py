@@ -49,11 +49,19 @@ SILENT = frozenset({*BOUNDS, "stop_strings"}) | {
     *("use_cache", "cache_implementation", "cache_config", "return_dict_in_generate", "num_return_sequences"),
     *("output_attentions", "output_hidden_states", "output_scores", "output_logits"),
     *("early_stopping", "length_penalty"),  # for beam search only, which is not supported
+    *("renormalize_logits", "remove_invalid_values", "low_memory", "disable_compile", "return_legacy_cache"),
 }
 """Keys that need no warning: supported ones, and those that change no text."""
 
-SWITCHED_OFF: tuple[Any, ...] = (0, 1, [], {})
-"""Values that switch an unsupported key off, such as a penalty of 1 and a ban of no token."""
+SWITCHED_OFF: tuple[Any, ...] = (0, [], {})
+"""Values that switch an unsupported key off, such as a ban of no token; other ones, by their keys, beside it."""
+
+OTHERWISE_OFF: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(
+        ("typical_p", "encoder_repetition_penalty", "guidance_scale", "num_beams", "num_beam_groups"), (1,)
+    ),
+    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id"), ()),  # 0 is a token
+}
 
 
 @dataclass(frozen=True)
@@ -152,7 +160,7 @@ def _read_file(name: str, path: Path, way_out: str = WAY_OUT) -> dict[str, Any]:
 def _unsupported(content: Mapping[str, Any], also_known: Iterable[str]) -> list[str]:
     """Returns the unsupported keys that would change a text, as ASCII for a log."""
     asked = content.keys() - SILENT - set(also_known)
-    keys = sorted(key for key in asked if content[key] not in SWITCHED_OFF)
+    keys = sorted(key for key in asked if content[key] not in OTHERWISE_OFF.get(key, SWITCHED_OFF))
     return [ascii(key)[1:-1][:60] for key in keys]
 
 

@@ -78,7 +78,13 @@ def test_chats_have_a_file_more(tmp_path: Path) -> None:
         ({"typical_p": 0.5, "no_repeat_ngram_size": 3, "min_p": 0.1}, "no_repeat_ngram_size, typical_p"),
         ({"typical_p": 1.0, "eta_cutoff": 0.0, "num_beams": 1, "suppress_tokens": []}, ""),
         ({"num_beams": 4, "length_penalty": 2.0}, "num_beams"),
-        ({"something_new": 2, "max_new_tokens": 20, "another": 1}, "max_new_tokens, something_new"),
+        ({"something_new": 2, "max_new_tokens": 20, "another": 0}, "max_new_tokens, something_new"),
+        (
+            {"no_repeat_ngram_size": 1, "something_new": True, "guidance_scale": 1},
+            "no_repeat_ngram_size, something_new",
+        ),
+        ({"forced_eos_token_id": 1, "forced_bos_token_id": 0}, "forced_bos_token_id, forced_eos_token_id"),
+        ({"use_cache": True, "renormalize_logits": True, "token_healing": False}, ""),
         ({"bad\u001b[31m": 2}, r"bad\x1b[31m"),
     ],
 )
