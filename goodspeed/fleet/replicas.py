@@ -19,7 +19,7 @@ MAX_PACES = 256
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 40)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e6)]
-Endpoint: TypeAlias = Annotated[str, Meta(min_length=8, max_length=256, pattern=r"^tcp://[!-~]*\Z")]
+Endpoint: TypeAlias = Annotated[str, Meta(min_length=8, max_length=256, pattern=r"^tcp://[!-~]+:[0-9]{1,5}\Z")]
 
 
 class Owed(Struct, frozen=True, forbid_unknown_fields=True):

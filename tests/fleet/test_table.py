@@ -62,6 +62,8 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         ({"replicas": [entry(1), entry(1, endpoint="tcp://h:2")]}, "two replicas have the name r1"),
         ({"replicas": [entry(1), entry(2, endpoint="tcp://10.0.0.1:5555")]}, "the endpoint tcp://10.0.0.1:5555"),
         ({"replicas": [entry(1, endpoint="ipc://x/yz")]}, "matching regex"),
+        ({"replicas": [entry(1, endpoint="tcp://nowhere")]}, r"matching regex .*replicas\[0\].endpoint"),
+        ({"replicas": [entry(1, endpoint="tcp://h:*")]}, "matching regex"),
         ({"replicas": [entry(1, name="a b")]}, "matching regex"),
         ({"replicas": [entry(1, public_key="short")]}, "a public_key must be that of the replica's verify.pub"),
         ({"replicas": [entry(1, colour="red")]}, "unknown field `colour`"),
