@@ -10,7 +10,7 @@ from pathlib import Path
 
 from goodspeed.errors import ConfigError, reason
 from goodspeed.files import others_can_read
-from goodspeed.untrusted import file_state
+from goodspeed.untrusted import file_state, read_bytes
 
 logger = logging.getLogger("goodspeed.api_keys")
 
@@ -20,10 +20,18 @@ LOOK_S = 1.0
 """Least time between two checks of a node's key file, in seconds."""
 
 
-def read(path: str) -> list[str]:
-    """Reads a file's keys, skipping blank lines and # comments. ConfigError for a bad key or no key."""
+MAX_BYTES = 16 << 20
+"""Longest key file that a running node reads."""
+
+
+def read(path: str, *, is_running: bool = False) -> list[str]:
+    """Reads a file's keys, skipping blank lines and # comments. ConfigError for a bad key or no key.
+
+    is_running: ConfigError for a pipe, too, since waiting for it would stop the node, and beyond MAX_BYTES.
+    """
     try:
-        lines = Path(path).read_text("utf-8").splitlines()
+        content = read_bytes(path, MAX_BYTES) if is_running else Path(path).read_bytes()
+        lines = content.decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--api-key {path}: cannot read it ({reason(error)}); {ONE_A_LINE}") from None
     keys = []
@@ -75,7 +83,7 @@ class Keys:
             return
         self._seen = seen
         try:
-            keys = read(self._path)
+            keys = read(self._path, is_running=True)
         except ConfigError as error:
             logger.error("the API keys stay as they were", extra={"why": error})
             return

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 import socket
 from pathlib import Path
 from unittest.mock import AsyncMock
@@ -135,13 +136,15 @@ def test_a_file_of_keys_is_read_again_when_it_changes(tmp_path, monkeypatch, cap
     (tmp_path / "new").replace(file)
     assert not keys.know(b"first-key"), "a key that was taken out"
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-    for spoil in (lambda: file.write_text("short\n"), lambda: file.write_text(""), file.unlink):
+    spoilt = (lambda: file.write_text("short\n"), lambda: file.write_text(""), file.unlink, lambda: os.mkfifo(file))
+    for spoil in spoilt:
         caplog.clear()
         spoil()
         assert keys.know(b"second-key"), "a bad file changes nothing"
         assert not keys.know(b"short")
         assert [record.levelname for record in caplog.records] == ["ERROR"], "and is told once"
         assert "second-key" not in caplog.text
+    file.unlink()
     file.write_text("third-key\n")
     assert keys.know(b"third-key")
     assert not keys.know(b"second-key")
