@@ -1,6 +1,7 @@
 """Collects the reports of a fleet's replicas. Has no clock."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import count, islice
 from typing import Any
 
 from msgspec import Struct
@@ -90,6 +91,13 @@ class Reports:
         """Returns these names in the order of their number of sessions; ties: the newest first."""
         busy = {one.replica.name: load.num_sessions for one in self.known(now) if (load := one.replica.load)}
         return sorted(names, key=lambda name: (busy.get(name, 0), -number_of(name)))
+
+
+def free_names(taken: Collection[str], number: int) -> list[str]:
+    """Returns the names of so many further replicas: those of the lowest numbers. taken: names of those that are
+    there."""
+    free = (name for n in count(1) if (name := f"replica-{n}") not in taken)
+    return list(islice(free, max(0, number)))
 
 
 def number_of(name: str) -> int:

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from ray.util import get_node_ip_address, list_named_actors
 
 from goodspeed.app.fleet.head import Record
+from goodspeed.app.fleet.options import WILDCARDS
 from goodspeed.errors import ConfigError
-from goodspeed.fleet.keeping import Report, Reports, number_of
+from goodspeed.fleet.keeping import Report, Reports, free_names, number_of
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.table import Table
 from goodspeed.wire.keys import read_verify_pair
@@ -32,7 +33,7 @@ class Node:
     def __init__(self, fleet: Any, record: bytes, name: str, port: int) -> None:
         self.name, self._fleet = name, fleet
         told = msgspec.json.decode(record, type=Record)
-        host = get_node_ip_address() if told.config.host in ("*", "0.0.0.0", "[::]") else told.config.host
+        host = get_node_ip_address() if told.config.host in WILDCARDS else told.config.host
         key, why = None, ""
         try:
             os.chdir(told.folder)
@@ -104,8 +105,7 @@ class Fleet:
         """Adds the missing replicas, or drains the least busy ones."""
         taken = names()
         staying = [name for name in taken if name not in self._leaving]
-        free = [name for n in range(1, len(taken) + number + 1) if (name := f"replica-{n}") not in taken]
-        for name in free[: max(0, number - len(staying))]:
+        for name in free_names(taken, number - len(staying)):
             self._add(name)
         for name in self._reports.least_busy(staying, time.monotonic())[: max(0, len(staying) - number)]:
             self.drain(name)

@@ -22,6 +22,7 @@ from goodspeed.app.fleet import head
 from goodspeed.app.fleet.head import Record
 from goodspeed.app.fleet.options import NAME, WHAT_NAME, UpConfig
 from goodspeed.errors import ConfigError, ProcessError, need, reason
+from goodspeed.fleet.keeping import free_names, number_of
 from goodspeed.fleet.replicas import MAX_REPLICAS
 from goodspeed.serving import running
 from goodspeed.serving.config import add_options, from_namespace, group_of
@@ -127,6 +128,9 @@ def _check(record: Record, reporter: Reporter) -> None:
                 raise ConfigError(
                     f"--{name} cannot be given after `--`; {INSTEAD.get(name, f'give --{name} before it')}"
                 )
+        page = settings.http if config.http is None else None
+        if config.replicas > 1 and page is not None and not page.endswith(":0"):
+            raise ConfigError(f"--http {page} after `--` is one port for all replicas; give --http before it")
         if config.address is None:
             verify.check_here(settings, reporter)
 
@@ -176,6 +180,9 @@ def scale(namespace: argparse.Namespace, reporter: Reporter) -> None:
         raise ConfigError(f"the fleet {config.name} may have 1 to {MAX_REPLICAS} replicas, not {number}")
     config.check_ports(number)
     with _asking(record) as ask:
+        there = ask("status")
+        more = number - sum(one["state"] != "draining" for one in there)
+        config.check_ports(max(map(number_of, free_names([one["name"] for one in there], more)), default=1))
         _scale(ask, number, reporter)
 
 

@@ -15,7 +15,7 @@ HOST = "where the replicas listen; 0.0.0.0 is every address of their machines"
 PORT = "of the first replica, each next one has the next; 0: any that are free"
 HTTP = "HOST:PORT of the first replica's live page and /metrics; each next replica has the next port"
 LAST_PORT = 65535 - MAX_REPLICAS
-WILDCARDS = frozenset({"0.0.0.0", "::", "[::]"})
+WILDCARDS = frozenset({"*", "0.0.0.0", "::", "[::]"})
 ENROLLED = "folder with the public files of the draft nodes that may connect"
 
 
@@ -43,7 +43,10 @@ class UpConfig(Settings):
             raise ConfigError(f"--http {self.http}: give a port up to {LAST_PORT}; each next replica has the next port")
 
     def check_ports(self, num_replicas: int) -> None:
-        """Raises ConfigError if one replica's --port would be another's --http, at one address."""
+        """Raises ConfigError if one replica's --port would be another's --http, at one address.
+
+        num_replicas: or the largest number of any of them.
+        """
         host, _, page = (self.http or "").rpartition(":")
         is_shared = host == self.host or bool(WILDCARDS & {host, self.host})
         if self.port and int(page or 0) and is_shared and abs(self.port - int(page)) < num_replicas:

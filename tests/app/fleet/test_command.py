@@ -77,7 +77,15 @@ UP = ("up", "--model", "tiny-target")
         ((*UP, "--http", "9000"), "--http '9000'"),
         ((*UP, "--port", "0", "--http", "127.0.0.1:65535"), "give a port up to 65"),
         ((*UP, "--http", "127.0.0.1:5556"), "--port 5555 and --http 127.0.0.1:5556 overlap"),
+        (
+            (*UP, "--host", "*", "--trusted-network", "--http", "127.0.0.1:5556"),
+            "5555 and --http 127.0.0.1:5556 overlap",
+        ),
         ((*UP, "--port", "0", "--http", "0.0.0.0:9000"), "--http 0.0.0.0:9000 reaches beyond this machine"),
+        (
+            (*UP, "--", "--http", "127.0.0.1:9000"),
+            "--http 127.0.0.1:9000 after `--` is one port for all replicas; give",
+        ),
         ((*UP, "--", "--buget", "3"), "unknown option --buget; did you mean --budget?"),
         ((*UP, "--", "--budget", "many"), "goodspeed-verify: --budget"),
         (("up", "--model", "nowhere", "--port", "0"), "model 'nowhere' was not found"),
@@ -296,6 +304,24 @@ def test_the_last_replica_that_serves_is_not_drained(run, gone, states, name, le
     status, _, err = run("drain", name)
     assert (status == 0, len(here)) == (leaves, len(states) - leaves)
     assert ("is the last one that serves" in err) != leaves
+
+
+def test_a_replica_that_still_drains_keeps_its_ports(run: Run, gone: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """replica-4 would have the port of replica-1's page."""
+    Record(UpConfig(model="tiny-target", http="127.0.0.1:5558"), address=gone.address).keep()
+    here, asked = reports("ready", "ready", "draining"), list[str]()
+
+    def ask(method: str, *words: object) -> object:
+        asked.append(method)
+        if method == "scale":
+            here[2]["state"] = "ready"
+        return here
+
+    monkeypatch.setattr(cli, "_asking", lambda record: nullcontext(ask))
+    assert "--port 5555 and --http 127.0.0.1:5558 overlap, since each of 4 replicas" in run("scale", "3")[2]
+    assert asked == ["status"]
+    here[2]["state"] = "ready"
+    assert run("scale", "3")[0] == 0
 
 
 @pytest.mark.parametrize("leaving", [set(), {"replica-1"}])
