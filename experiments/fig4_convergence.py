@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 from experiments.harness import styles
 from experiments.harness.experiment import Comparing, Finding, Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
-from experiments.simulation.accounts import interval, jain
+from experiments.simulation.accounts import interval
 from experiments.simulation.arrays import rows as row_policies
 from experiments.simulation.arrays.optimum import geometric, optimum, utility_of
 from experiments.simulation.arrays.probabilities import IndependentDraws
@@ -36,6 +36,7 @@ from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.steady import Stretch, steady
 from goodspeed.errors import ConfigError
+from goodspeed.fair.estimators import jain_index
 from goodspeed.fair.policies.base import Floats
 from goodspeed.fair.round_time import Linear
 from verify_node.config import PAPER_BETA
@@ -270,7 +271,7 @@ def measures(ours: Floats, speeds: Floats) -> dict[str, Any]:
     by_seed = {
         "log_utility": utility,
         "ours_above": np.log(ours).mean(axis=1) - utility,
-        "jain": np.array([jain(one) for one in speeds.tolist()]),
+        "jain": np.array([jain_index(one) for one in speeds.tolist()]),
         "worst_tokens_per_s": speeds.min(axis=1),
         "tokens_per_s": speeds.sum(axis=1),
     }

@@ -24,12 +24,12 @@ from matplotlib.figure import Figure
 from experiments.harness import styles
 from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
 from experiments.harness.processes import each
-from experiments.simulation.accounts import jain
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.fleet import Done, Routing, Text, serve_fleet
 from experiments.simulation.open_loop.threshold import Tried, highest
 from experiments.simulation.open_loop.traffic import window
 from experiments.slos_serve import ALLOWED, MOST_PER_S, OURS, POLICIES, Base, Row
+from goodspeed.fair.estimators import jain_index
 from goodspeed.fleet.replicas import MAX_OWED, MAX_REPLICAS, Load, Owed, Pace, Replica
 from goodspeed.wire import codec
 from goodspeed.wire.handshake import Heartbeat, Sibling
@@ -197,7 +197,7 @@ def fairness(config: Config, requests_per_s: float, routing: str) -> Row:
     done = served(config, routing, asked.replicas, homes, coming)
     rates = goodputs(done, len(homes))
     key = {"routing": routing, "replicas": asked.replicas, "clients": len(homes)}
-    return key | {"jain": jain(rates), "worst": min(rates) / fmean(rates)} | measures(done.texts)
+    return key | {"jain": jain_index(rates), "worst": min(rates) / fmean(rates)} | measures(done.texts)
 
 
 def goodputs(done: Done, num_clients: int) -> list[float]:

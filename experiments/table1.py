@@ -17,8 +17,9 @@ from experiments.harness import experiment as harness
 from experiments.harness import styles
 from experiments.harness.experiment import Comparing, Finding, Outcome, Results
 from experiments.harness.progress import parts
-from experiments.simulation.accounts import Run, interval, jain, log_utility, runs
+from experiments.simulation.accounts import Run, interval, log_utility, runs
 from experiments.simulation.paper import POLICIES, TABLE_1, WAYS, Nodes, Row, compared, serving, world
+from goodspeed.fair.estimators import jain_index
 
 L4S = Nodes()
 GAIN = 1.2
@@ -87,7 +88,7 @@ def _measures(found: list[Run]) -> dict[str, float]:
         "goodput": [sum(each.goodputs) for each in found],  # tokens per round, of all clients
         "log_utility": [log_utility(each.goodputs) for each in found],
         "log_utility_per_s": [log_utility(each.speeds) for each in found],
-        "jain": [jain(each.goodputs) for each in found],
+        "jain": [jain_index(each.goodputs) for each in found],
         "tokens_per_s": [each.tokens_per_s for each in found],
         "client_tokens_per_s": [sum(each.speeds) for each in found],
         "rounds": [each.accounts.num_rounds for each in found],

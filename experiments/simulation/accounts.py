@@ -106,11 +106,6 @@ def log_utility(rates: Sequence[float]) -> float:
     return sum(map(log, rates))
 
 
-def jain(rates: Sequence[float]) -> float:
-    """Jain's index: 1 when all are equal, 1/N when one has everything."""
-    return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates))
-
-
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """Mean over seeds, and half of its 95 % confidence interval (Student's t); needs two of them."""
     half = float(student.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5

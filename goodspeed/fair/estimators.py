@@ -1,6 +1,7 @@
-"""Smoothed acceptance rate (Eq. 3) and goodput (Eq. 4) of one client."""
+"""Smoothed acceptance rate (Eq. 3) and goodput (Eq. 4) of one client, and how even several are."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -94,3 +95,9 @@ def log_keep(beta: float) -> float:
 
 def _inside(rate: float) -> float:
     return min(max(rate, SMALLEST_RATE), 1.0 - SMALLEST_RATE)
+
+
+def jain_index(values: Sequence[float]) -> float:
+    """Returns (sum x)^2 / (n sum x^2): 1 if all are equal, 1/n if one has everything; 0 without values."""
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else 0.0

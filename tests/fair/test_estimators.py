@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator, smoothed
+from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator, jain_index, smoothed
 
 shares = st.floats(0.001, 1.0)
 
@@ -107,3 +107,9 @@ def test_impossible_tokens_are_refused_and_change_nothing(tokens, rounds):
     with pytest.raises(ValueError, match="impossible"):
         estimator.observe(tokens, rounds)
     assert estimator.value == 2.0
+
+
+def test_jain_by_hand() -> None:
+    assert jain_index([3.0, 0.0, 0.0]) == pytest.approx(1 / 3)
+    assert jain_index([1.0, 3.0]) == pytest.approx(16 / 20)
+    assert (jain_index([5.0, 5.0]), jain_index([])) == (1.0, 0.0)

@@ -10,6 +10,7 @@ from goodspeed.app.demo.answers import ALONE, WITH_DRAFTS, Run, Way
 from goodspeed.app.demo.options import DemoConfig, shown
 from goodspeed.app.demo.view import one_line
 from goodspeed.drafting.sources import by_source
+from goodspeed.fair.estimators import jain_index
 from goodspeed.serving.measuring.recording import versions
 
 EXPLANATION = """\
@@ -68,12 +69,6 @@ def _client(runs: Sequence[Run], index: int) -> dict[str, Any]:
         "alone_tokens_per_s": rates[ALONE],
         "is_different": any(run.answers[index].token_ids != first.token_ids for run in runs),
     }
-
-
-def jain_index(values: Sequence[float]) -> float:
-    """Returns (sum x)^2 / (n sum x^2): 1 if all are equal, 1/n if one has everything; 0 without values."""
-    squares = sum(value * value for value in values)
-    return sum(values) ** 2 / (len(values) * squares) if squares else 0.0
 
 
 def to_text(result: dict[str, Any]) -> str:

@@ -89,9 +89,3 @@ def test_the_table_has_a_line_for_each_question_and_explains_its_columns() -> No
     for name in ("rounds", "accepted", "goodput", "alone", "Jain index", "log-utility"):
         assert f"{name}: " in text
     assert rest[-1].startswith("With drafts 2.00 times")
-
-
-def test_jain_by_hand() -> None:
-    assert summary.jain_index([3.0, 0.0, 0.0]) == pytest.approx(1 / 3)
-    assert summary.jain_index([1.0, 3.0]) == pytest.approx(16 / 20)
-    assert summary.jain_index([]) == 0.0
