@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Any
 
-from goodspeed.engine.tokenizing.text_stream import StoppingText
+from goodspeed.engine.tokenizing.text_stream import LeadingWhitespace, StopFinder, TextStream
 from goodspeed.errors import ConfigError
 from goodspeed.serving import options, sampling_defaults
 from goodspeed.serving.config import add_options, from_namespace, option
@@ -84,19 +84,20 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     engine = engines.start(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
     asked = SamplingRequest(temperature=config.temperature, seed=config.seed).filled(config.node_sampling)
     sampling, stops, rules = asked.resolve(sampling_defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
-    growing = StoppingText(tokenizer, stops, is_trimmed=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
+    stream, finder = TextStream(tokenizer), StopFinder(stops)
+    leading = LeadingWhitespace(is_left_out=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
     pieces, token_ids = list[str](), list[int]()
     started = time.perf_counter()
     tokens = reference.generate(checkpoint, engine, prompt_ids, sampling, wanted, checkpoint.eos_ids, rules=rules)
     with closing(tokens):
         for token in tokens:
             token_ids.append(token)
-            pieces.append(growing.push(token))
+            pieces.append(leading.push(finder.push(stream.push([token]))))
             on_text(pieces[-1])
-            if growing.stop is not None:
+            if finder.found is not None:
                 break
     elapsed_s = time.perf_counter() - started
-    pieces.append(growing.end())
+    pieces.append(leading.push(finder.push(stream.end()) + finder.end()))
     on_text(pieces[-1])
     return {
         "model": config.model,
@@ -105,7 +106,7 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
         "text": "".join(pieces),
         "token_ids": token_ids,
         "num_tokens": len(token_ids),
-        "finish_reason": "length" if growing.stop is None and len(token_ids) == wanted else "stop",
+        "finish_reason": "length" if finder.found is None and len(token_ids) == wanted else "stop",
         "tokens_per_s": len(token_ids) / elapsed_s,
     }
 

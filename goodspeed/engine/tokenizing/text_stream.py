@@ -143,32 +143,3 @@ class LeadingWhitespace:
         text = text.lstrip()
         self._is_left_out = not text
         return text
-
-
-class StoppingText:
-    """Turns tokens into text that is certain, until a stop string is complete."""
-
-    def __init__(self, tokenizer: Any, stops: Sequence[str], *, is_trimmed: bool) -> None:
-        """is_trimmed: drops the text's leading whitespace; stop strings are still matched in the untrimmed text."""
-        self._stream = TextStream(tokenizer)
-        self._stops = StopFinder(stops)
-        self._leading = LeadingWhitespace(is_left_out=is_trimmed)
-
-    @property
-    def stop(self) -> str | None:
-        """The stop string that ended the text."""
-        return self._stops.found
-
-    def push(self, token_id: int, *, counts: bool = True) -> str:
-        """Returns the text that a token makes certain; nothing after a stop string.
-
-        counts: False: a stop string that this token completes is ordinary text.
-        """
-        return self._leading.push(self._stops.push(self._stream.push([token_id]), counts=counts))
-
-    def end(self, *, counts: bool = True) -> str:
-        """Returns the text held back, up to a stop string that it completes; call it after the final token.
-
-        counts: False: a stop string that it completes is ordinary text.
-        """
-        return self._leading.push(self._stops.push(self._stream.end(), counts=counts) + self._stops.end())
