@@ -10,13 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-from goodspeed.engine.tokenizing.generation_settings import (
-    MAX_REPETITION_PENALTY,
-    MAX_TOP_K,
-    MIN_REPETITION_PENALTY,
-    MIN_TOP_P,
-    GenerationSettings,
-)
+from goodspeed.engine.tokenizing import generation_settings
+from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
 from goodspeed.errors import ConfigError
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.handshake import Defaults, Welcome
@@ -50,11 +45,8 @@ def parse_sampling(text: str) -> dict[str, float]:
 EXAMPLE = "as in temperature=0.7,top_p=0.95"
 
 BOUNDS: dict[str, tuple[float, float]] = {
+    **generation_settings.BOUNDS,
     "temperature": (0.0, 2.0),
-    "top_p": (MIN_TOP_P, 1.0),
-    "top_k": (-1, MAX_TOP_K),
-    "min_p": (0.0, 1.0),
-    "repetition_penalty": (MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY),
     "presence_penalty": (-2.0, 2.0),
     "frequency_penalty": (-2.0, 2.0),
 }

@@ -36,10 +36,10 @@ WAY_OUT = "correct it, or remove the file (`goodspeed generate`: or --generation
 
 BOUNDS: Mapping[str, tuple[float, float]] = {
     "temperature": (0.0, MAX_TEMPERATURE),
-    "top_k": (-1, MAX_TOP_K),  # 0 and -1 switch it off
     "top_p": (MIN_TOP_P, 1.0),
-    "repetition_penalty": (MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY),
+    "top_k": (-1, MAX_TOP_K),  # 0 and -1 switch it off
     "min_p": (0.0, 1.0),
+    "repetition_penalty": (MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY),
 }
 """Least and largest value of each supported number."""
 
