@@ -4,8 +4,6 @@ Llama, Qwen2 and Qwen3 share one architecture. OpenVINO recognises the shapes of
 make, and fuses them (RMSNorm, rotation); this file makes the same shapes. Rows are tokens: [num_rows, 1, features].
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +15,7 @@ from openvino import opset13 as ops
 from goodspeed.engine.gguf.file import GgufFile, StoredTensor, dequantised, shown
 from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
 from goodspeed.engine.gguf.shape import Shape
+from goodspeed.engine.model_files.config_checks import naming
 from goodspeed.engine.openvino.weights import Constants, Matrix, Node, constant
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 
@@ -176,19 +175,12 @@ class Builder:
     # -- weights ---------------------------------------------------------------------------------------------------
 
     def _matrix(self, *names: str) -> Matrix:
-        with self._naming(*names):
-            return self.constants.matrix(*[self._stored(name) for name in names], in_float32=self.in_float32)
+        stored = [self._stored(name) for name in names]
+        with naming(f"{self.file.name}: {', '.join(names)}"):
+            return self.constants.matrix(*stored, in_float32=self.in_float32)
 
     def _vector(self, name: str) -> NDArray[np.float32]:
-        with self._naming(name):
-            return dequantised(self._stored(name))
-
-    @contextmanager
-    def _naming(self, *names: str) -> Iterator[None]:
-        try:
-            yield
-        except UnsupportedModelError as error:
-            raise UnsupportedModelError(f"{self.file.name}: {', '.join(names)}: {error}") from error
+        return dequantised(self._stored(name))
 
     def _stored(self, name: str) -> StoredTensor:
         if name not in self.file.tensors:
