@@ -58,20 +58,17 @@ class UnknownPolicyError(ConfigError):
 class NotInstalled(GoodSpeedError):
     """Packages of one of this project's extras are not installed."""
 
-    def __init__(self, what: str, extra: str, *packages: str) -> None:
-        """what: the feature that needs the packages. extra: one or, with commas, several.
-
-        GoodSpeed is in no package index: pip installs from its folder.
-        """
-        missing = f"{', '.join(packages)}, which {'is' if len(packages) == 1 else 'are'} not installed"
-        install = f"pip install -c constraints.txt '.[{extra}]'"
-        super().__init__(f"{what} needs {missing}; in GoodSpeed's folder, try: {install}")
-
 
 def need(what: str, extra: str, *packages: str) -> None:
-    """Raises NotInstalled if some of these packages are missing; what, extra: as there."""
+    """Raises NotInstalled if some of these packages are missing.
+
+    what: the feature that needs the packages. extra: one or, with commas, several. GoodSpeed is in no package index:
+    pip installs from its folder.
+    """
     if missing := [name for name in packages if find_spec(name.replace("-", "_")) is None]:
-        raise NotInstalled(what, extra, *missing)
+        lacks = f"{', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
+        install = f"pip install -c constraints.txt '.[{extra}]'"
+        raise NotInstalled(f"{what} needs {lacks}; in GoodSpeed's folder, try: {install}")
 
 
 class CheckpointError(GoodSpeedError):

@@ -58,16 +58,14 @@ def may_take(replica: Replica, now: float, target: str = "") -> bool:
     return not _is_fresh(load, now) or load.num_sessions < load.max_sessions
 
 
-def expected_s(load: Load) -> float:
-    """Returns the seconds per token that one more session would wait: round time x (1 + share of taken sessions).
+def expected_s(load: Load, more_sessions: int = 1, more_context: int = 0) -> float:
+    """Returns the seconds per token that a session would wait: round time x (1 + share of taken sessions).
+
+    more_sessions, more_context: added to the load, by default the session itself.
 
     The fuller the replica, the likelier a session waits for admission or is preempted and prefilled again. The round
     time is the modelled one, with a token of each session, or the measured one (with prompts and drafts) if longer.
     """
-    return _expected_s(load, 1, 0)
-
-
-def _expected_s(load: Load, more_sessions: int, more_context: int) -> float:
     number, context = max(0, load.num_sessions + more_sessions), max(0, load.context_tokens + more_context)
     round_s = max(load.round_s, load.round_model.round_s(min(number, load.max_round_tokens), number, context))
     return round_s * (1.0 + number / max(1, load.max_sessions))
@@ -78,8 +76,8 @@ def _is_clearly_better(load: Load, own: Replica, request: Ask, now: float) -> bo
     here."""
     if own.load is None or not _is_fresh(own.load, now):
         return False
-    here_s = _expected_s(own.load, -1, -request.prompt_tokens)
-    return MARGIN * _expected_s(load, 1, request.prompt_tokens) < here_s
+    here_s = expected_s(own.load, -1, -request.prompt_tokens)
+    return MARGIN * expected_s(load, 1, request.prompt_tokens) < here_s
 
 
 def _is_fresh(load: Load, now: float) -> bool:
