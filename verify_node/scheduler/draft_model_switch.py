@@ -19,8 +19,12 @@ from dataclasses import dataclass, field
 from operator import mul
 from statistics import median
 
+from goodspeed.drafting.sources import MODEL, OWN
 from verify_node.scheduler.commit import Moved
 from verify_node.session.session import Session
+
+MODELS = (MODEL, OWN)
+"""Sources of drafts that are switched off."""
 
 MANY, LEAST_TOKEN_S = 4, 0.006
 """Before the first comparison, draft models are expected to pay if there are fewer than MANY sessions, or if a token
@@ -50,6 +54,10 @@ FIRST_VARIANCE, FIRST_WEIGHT, LARGEST_STEP = 0.15**2, 2, 3.0
 """Prior variance of a comparison, and its weight in comparisons; a step larger than LARGEST_STEP standard deviations is
 limited to that size."""
 
+FIRST_TOKENS, FIRST_DRAFTED = 32.0, 0.1
+"""Tokens that each load begins with, and the share of them that counts as a draft model's: new texts have no drafts of
+models while these read the prompts."""
+
 MUCH_WORK, LITTLE_WORK = 0.1, 0.03
 """Shares of the time that the verify node's own work takes: from the first on, draft models on other machines are
 compared, too; below the second no longer. They lie apart since without drafts the work is half as much or less."""
@@ -71,8 +79,17 @@ class Stretch:
     seconds: float = 0.0
     alone_s: float = 0.0  # that rounds without drafts take for the tokens of the counted rounds, by the profile
     counted_s: float = 0.0  # that the counted rounds took
+    num_tokens: float = 0.0  # of the counted rounds, weighed by client
+    num_drafted: float = 0.0  # of these, accepted ones of draft models
 
-    def observe(self, alone_s: float, seconds: float, settling_s: float = 0.0) -> None:
+    def observe(
+        self,
+        alone_s: float,
+        seconds: float,
+        settling_s: float = 0.0,
+        num_tokens: float = 0.0,
+        num_drafted: float = 0.0,
+    ) -> None:
         """settling_s: seconds after the stretch's begin until rounds verify drafts of this stretch."""
         is_settled = self.seconds >= settling_s
         self.num_rounds += 1
@@ -81,6 +98,8 @@ class Stretch:
             self.num_counted += 1
             self.alone_s += alone_s
             self.counted_s += seconds
+            self.num_tokens += num_tokens
+            self.num_drafted += num_drafted
 
     @property
     def is_over(self) -> bool:
@@ -101,6 +120,14 @@ class Comparison:
     mean: float = 0.0  # of the ratio's logarithm, as compared here
     variance: float = FIRST_VARIANCE
     num: float = 0.0
+    num_tokens: float = FIRST_TOKENS  # while draft models might draft
+    num_drafted: float = FIRST_TOKENS * FIRST_DRAFTED  # of these, accepted ones of draft models
+
+    def count(self, stretch: Stretch) -> None:
+        """Counts the tokens of a stretch in which draft models might draft."""
+        keep = 1.0 - 1.0 / MEMORY
+        self.num_tokens = keep * self.num_tokens + stretch.num_tokens
+        self.num_drafted = keep * self.num_drafted + stretch.num_drafted
 
     def learn(self, difference: float) -> None:
         """Updates the mean with one comparison."""
@@ -112,9 +139,14 @@ class Comparison:
         self.variance += (step * step - self.variance) / min(self.num + FIRST_WEIGHT, MEMORY)
 
     @property
+    def most(self) -> float:
+        """Largest logarithm that is possible: without the tokens of draft models the texts would lack no others."""
+        return math.log(self.num_tokens / (self.num_tokens - self.num_drafted))
+
+    @property
     def expected(self) -> float:
-        """The mean, with the prior."""
-        return (self.num * self.mean + self.prior_num * self.prior) / (self.num + self.prior_num)
+        """The mean, with the prior, or what is possible."""
+        return min(self.most, (self.num * self.mean + self.prior_num * self.prior) / (self.num + self.prior_num))
 
     @property
     def permits(self) -> bool:
@@ -124,6 +156,8 @@ class Comparison:
     @property
     def share(self) -> float:
         """Share of the time for the other mode: the probability that it is the better one."""
+        if self.most <= LEAST_GAIN:
+            return LEAST_SHARE
         errors = abs(self.expected - LEAST_GAIN) / math.sqrt(self.variance / (self.num + self.prior_num))
         most = MOST_RESTING if self.permits else MOST_DRAFTING
         return min(most, max(LEAST_SHARE, 0.5 * math.erfc(errors / math.sqrt(2.0))))
@@ -219,7 +253,9 @@ class DraftModelSwitch:
         weight, tokens = sum(weights), sum(map(mul, (len(move.taken) for move in moved), weights))
         are_far = self.compares and not self.are_near
         settling_s = median(one.client.answer_s for one in compared) if are_far else 0.0
-        self._stretch.observe(alone_s * tokens / weight if weight else alone_s, seconds, settling_s)
+        drafted = sum(map(mul, (move.num_accepted if move.entry.source in MODELS else 0 for move in moved), weights))
+        alone_s *= tokens / weight if weight else 1.0
+        self._stretch.observe(alone_s, seconds, settling_s, tokens, drafted)
         if self._stretch.is_over:
             self._end_stretch(known)
 
@@ -264,6 +300,8 @@ class DraftModelSwitch:
         self.permits, self._stretch = permits, Stretch()
 
     def _end_stretch(self, comparison: Comparison) -> None:
+        if self.permits:
+            comparison.count(self._stretch)
         pace, stretch_s, trial = self._stretch.pace, self._stretch.seconds, self._trials[self._is_random]
         if self.permits != comparison.permits:
             trial.tried = pace
