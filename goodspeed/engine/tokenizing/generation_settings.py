@@ -54,7 +54,7 @@ SILENT = frozenset({*BOUNDS, "stop_strings"}) | {
 """Keys that need no warning: supported ones, and those that change no text."""
 
 SWITCHED_OFF: tuple[Any, ...] = (0, [], {})
-"""Values that switch an unsupported key off, such as a ban of no token; other ones, by their keys, beside it."""
+"""Values that switch an unsupported key off, such as a ban of no token."""
 
 OTHERWISE_OFF: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(
@@ -62,6 +62,7 @@ OTHERWISE_OFF: Mapping[str, tuple[Any, ...]] = {
     ),
     **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id"), ()),  # 0 is a token
 }
+"""Values that switch these keys off instead."""
 
 
 @dataclass(frozen=True)
