@@ -159,10 +159,7 @@ class Drafter(DraftModel):
             self._draw_from_proposals([rows[index] for index in ratio], logits[ratio])
 
     def _apply_rules(self, rows: Sequence[Row], logits: Tensor) -> tuple[Sequence[Row], Tensor]:
-        """Applies the rules to logits; returns the rows that may draw a token, and their logits.
-
-        A leaf without a permitted token gets no child; if it is the likeliest leaf, the proposal ends.
-        """
+        """Applies the rules to logits; returns the rows that may draw a token, and their logits."""
         if not any(row.job.has_rules for row in rows):
             return rows, logits
         changed = process(logits, [self._text_rows(row) for row in rows], num_tokens=self.num_tokens)
@@ -237,7 +234,10 @@ class Drafter(DraftModel):
 
 
 def _drawing(rows: Sequence[Row], logits: Tensor, can_draw: Tensor) -> tuple[Sequence[Row], Tensor]:
-    """Returns the rows that draw a token, with their logits; proposals end where others' likeliest token would be."""
+    """Returns the rows that can draw a token, with their logits.
+
+    A leaf whose row cannot gets no child; if it is the likeliest leaf, the proposal ends.
+    """
     draw = can_draw.tolist()
     if all(draw):
         return rows, logits

@@ -21,16 +21,17 @@ LOOK_S = 1.0
 
 
 MAX_BYTES = 16 << 20
-"""Longest key file that a running node reads."""
+"""Longest key file. A pipe, which a node reads at its start only, has no bound."""
 
 
 def read(path: str, *, is_running: bool = False) -> list[str]:
     """Reads a file's keys, skipping blank lines and # comments. ConfigError for a bad key or no key.
 
-    is_running: ConfigError for a pipe, too, since waiting for it would stop the node, and beyond MAX_BYTES.
+    is_running: ConfigError for a pipe, too, since waiting for it would stop the node.
     """
     try:
-        content = read_bytes(path, MAX_BYTES) if is_running else Path(path).read_bytes()
+        is_pipe = not (is_running or Path(path).is_file())
+        content = Path(path).read_bytes() if is_pipe else read_bytes(path, MAX_BYTES)
         lines = content.decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--api-key {path}: cannot read it ({reason(error)}); {ONE_A_LINE}") from None

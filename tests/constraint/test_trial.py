@@ -54,7 +54,7 @@ def test_a_process_that_hangs_is_killed_by_the_clock(monkeypatch: pytest.MonkeyP
     assert trial.problem(GOOD) == KILLED
 
 
-def test_a_process_that_cannot_be_started_is_not_the_constraints_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_cannot_be_started_is_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "python_module", lambda _: ["/nowhere/python"])
     with pytest.raises(
         ConstraintError, match=r"does not start; check the node's limits .* \(No such file or directory\)"

@@ -147,8 +147,8 @@ class Rounds:
                 self.counts.looked_up(len(session.tokens), entry.start)
             session.enter(now, is_prefill=entry.num_prefill > 0, num_cached=entry.start)
         crowded_out = frozenset(planned.crowded_out)
-        for session in ready:
-            session.find_pages(session.session_id not in crowded_out, now)
+        for session_id in (*self.taking_part, *planned.deferred):
+            self.sessions[session_id].note_pages(now, lacks=session_id in crowded_out)
         return planned
 
     def _pack(self, ready: list[Session], now: float) -> Round:

@@ -79,7 +79,7 @@ class Stretch:
     seconds: float = 0.0
     alone_s: float = 0.0  # that rounds without drafts take for the tokens of the counted rounds, by the profile
     counted_s: float = 0.0  # that the counted rounds took
-    num_tokens: float = 0.0  # of the counted rounds, weighed by client
+    num_tokens: float = 0.0  # of the counted rounds, clients weighed as in the pace
     num_drafted: float = 0.0  # of these, accepted ones of draft models
 
     def observe(
@@ -140,7 +140,7 @@ class Comparison:
 
     @property
     def most(self) -> float:
-        """Largest logarithm that is possible: without the tokens of draft models the texts would lack no others."""
+        """Upper bound on the mean: without draft models the texts would lack the accepted tokens of these at most."""
         return math.log(self.num_tokens / (self.num_tokens - self.num_drafted))
 
     @property
@@ -254,8 +254,8 @@ class DraftModelSwitch:
         are_far = self.compares and not self.are_near
         settling_s = median(one.client.answer_s for one in compared) if are_far else 0.0
         drafted = sum(map(mul, (move.num_accepted if move.entry.source in MODELS else 0 for move in moved), weights))
-        alone_s *= tokens / weight if weight else 1.0
-        self._stretch.observe(alone_s, seconds, settling_s, tokens, drafted)
+        each, each_drafted = (tokens / weight, drafted / weight) if weight else (1.0, 0.0)  # of a session
+        self._stretch.observe(alone_s * each, seconds, settling_s, len(moved) * each, len(moved) * each_drafted)
         if self._stretch.is_over:
             self._end_stretch(known)
 
@@ -277,7 +277,10 @@ class DraftModelSwitch:
             self._least, self._is_random = least, is_random
             known = self._by_load.get(self._load)
             if known is None or not known.num:
-                known = self._by_load[self._load] = self._expect(least)
+                expected = self._expect(least)
+                if known is not None:
+                    expected.num_tokens, expected.num_drafted = known.num_tokens, known.num_drafted
+                known = self._by_load[self._load] = expected
             if not is_same_kind:
                 self._begin(permits=known.permits)
             elif self.is_trying != was_trying:
@@ -300,14 +303,17 @@ class DraftModelSwitch:
         self.permits, self._stretch = permits, Stretch()
 
     def _end_stretch(self, comparison: Comparison) -> None:
+        was_permitted = comparison.permits
         if self.permits:
             comparison.count(self._stretch)
+        if comparison.permits != was_permitted:  # so this stretch, and what it was to be compared with, changed sides
+            self._give_up_trial()
+            return
         pace, stretch_s, trial = self._stretch.pace, self._stretch.seconds, self._trials[self._is_random]
         if self.permits != comparison.permits:
             trial.tried = pace
             self._begin(permits=comparison.permits)
             return
-        was_permitted = comparison.permits
         if pace and trial.before and trial.tried:
             gain_of_other = math.log(trial.tried / math.sqrt(trial.before * pace))
             comparison.learn(-gain_of_other if was_permitted else gain_of_other)

@@ -273,7 +273,7 @@ class Session:
 
     @property
     def acceptance_rate(self) -> float:
-        """The estimated acceptance rate, and no more than the tokens that the text got allow."""
+        """The estimated acceptance rate, limited by the acceptance bound."""
         return min(self.acceptance.value, self.acceptance_bound.most)
 
     def take_draft(self, draft: Draft, now: float) -> None:
@@ -349,12 +349,12 @@ class Session:
         if self.num_cached is None:
             self.num_cached = min(num_cached, len(self.opened.prompt))
 
-    def find_pages(self, enough: bool, now: float) -> None:
-        """Starts a round that it could take part in; without enough pages it waits for memory."""
-        if not (enough or self.lacks_pages):  # else many such rounds would push all other events out of its story
+    def note_pages(self, now: float, *, lacks: bool) -> None:
+        """Records whether the round that begins found too few pages for it; then it waits for memory."""
+        if lacks and not self.lacks_pages:  # else many such rounds would push all other events out of its story
             self.story.note(self.session_id, "lack pages for tokens", len(self.tokens), self.phase, now)
-        self.lacks_pages = not enough
-        if not enough:
+        self.lacks_pages = lacks
+        if lacks:
             self._wait_for("memory", now)
 
     def advance(self, now: float) -> None:

@@ -149,7 +149,7 @@ def turn_calls(calls: Sequence[ToolCall], where: str) -> list[dict[str, Any]]:
             arguments = None
         param = f"{where}.tool_calls.{i}.function.arguments"
         if not isinstance(arguments, dict):
-            raise wrong(f"{param} must be a JSON object as a string")
+            raise wrong(f"{param} must be a JSON object as a string, without half characters")
         if depth(arguments) > MAX_DEPTH:
             raise wrong(f"{param} must not have more than {MAX_DEPTH} levels")
         function = {"name": call.function.name, "arguments": arguments}

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, ValidationInfo, model_validator
 
 from draft_node.http.schema.chat import MAX_NAME_CHARS, MAX_TOOLS, Function, Name, PlainFormat, Schema, listed
+from draft_node.http.schema.errors import wrong
 from draft_node.http.schema.strict import ByType, LeftOut, Strict, refused, tell_ignored
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 
@@ -173,7 +174,9 @@ class Toolbox:
             case AllowedTools():
                 return self._allowed(asked)
             case HostedTool():
-                return "none" if self._has_hosted else _named(shown_name("", asked.type))  # a name that chats refuse
+                if not self._has_hosted:
+                    raise wrong(f"tool_choice.type: no tool of tools is a {asked.type!r}; send one, or leave this out")
+                return "none"
         return asked
 
     def _allowed(self, asked: AllowedTools) -> Any:

@@ -129,7 +129,7 @@ def _check(record: Record, reporter: Reporter) -> None:
                     f"--{name} cannot be given after `--`; {INSTEAD.get(name, f'give --{name} before it')}"
                 )
         page = settings.http if config.http is None else None
-        if config.replicas > 1 and page is not None and not page.endswith(":0"):
+        if page is not None and not page.endswith(":0"):
             raise ConfigError(f"--http {page} after `--` is one port for all replicas; give --http before it")
         if config.address is None:
             verify.check_here(settings, reporter)

@@ -45,7 +45,7 @@ class UpConfig(Settings):
     def check_ports(self, num_replicas: int) -> None:
         """Raises ConfigError if one replica's --port would be another's --http, at one address.
 
-        num_replicas: or the largest number of any of them.
+        num_replicas: number of replicas, or the highest number in their names if that is more.
         """
         host, _, page = (self.http or "").rpartition(":")
         is_shared = host == self.host or bool(WILDCARDS & {host, self.host})

@@ -120,9 +120,9 @@ class _Described:
         return [AddedToken(token, normalized=False, special=of == CONTROL) for token, of in found if of in ADDED]
 
     def vocab(self) -> dict[str, int]:
-        """Returns the ids of the ordinary tokens, and of added ones unless all ids are used, theirs last.
+        """Returns the ids of used tokens; without added ones at the end, if the ids before them have no gap.
 
-        The makers of Llama and Qwen have the others apart, too; fingerprints tell the difference.
+        The makers of Llama and Qwen have the added ones apart, too; fingerprints tell the difference.
         """
         used = {token: number for number, token in enumerate(self.tokens) if self.kinds[number] != UNUSED}
         end = 1 + max((number for number in used.values() if self.kinds[number] not in ADDED), default=-1)

@@ -288,8 +288,9 @@ def test_distributions_that_are_none_cost_others_what_an_honest_client_does_that
     desk = Neighbours(Independent(1.0), rounds=rounds)
     run, desk.target.run = desk.target.run, unreadable  # type: ignore[method-assign]
     found = desk.play(NUM_ROUNDS)
-    # A first token that was not verified, and was right, lets continuous rounds try some more.
-    check_bound(found, Neighbours(Independent(0.0), rounds=rounds).play(NUM_ROUNDS))
+    never_right = Neighbours(Independent(0.0), rounds=rounds).play(NUM_ROUNDS)
+    check_bound(found, never_right)  # a first token that was right, and not verified, lets continuous rounds try more
+    assert found == never_right or rounds == "continuous"
     check_bound(found, beside_the_best(rounds))
     assert desk.core.replies.refusals["proposal"] > 5
 

@@ -1,5 +1,6 @@
 """Measurements decide whether draft models on this machine may draft, in toy worlds that say what a round brings."""
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,17 +37,24 @@ class World:
     """Rounds that take longer where draft models draft, and bring more."""
 
     def __init__(
-        self, gain: float, num_sessions: int, *, are_near: bool = True, noise: float = 0.0, accepted: float = 0.5
+        self,
+        gain: float,
+        num_sessions: int,
+        *,
+        are_near: bool = True,
+        noise: float = 0.0,
+        accepted: float = 0.5,
+        each: int = 100,
     ) -> None:
         """gain: of the tokens per second with draft models over those without. noise: of a round's tokens.
 
-        accepted: share of the tokens that draft models proposed, while they may.
+        accepted: share of the tokens that draft models proposed, while they may. each: tokens of a round.
         """
         self.drafts = DraftModelSwitch(are_near, plain_s, are_near=are_near)
         self.gain = gain
         self.work_s = 0.0  # of a round with draft models elsewhere, beside 10 ms of its forward pass
         self.permitted: list[bool] = []
-        self._noise, self._accepted = noise, accepted
+        self._noise, self._accepted, self._each = noise, accepted, each
         self._random = np.random.default_rng(1)
         self._now = 0.0
         client = SimpleNamespace(weight=1.0, answer_s=0.0)
@@ -59,7 +67,9 @@ class World:
         """Returns what is permitted in the end."""
         for _ in range(num_rounds):
             self.permitted.append(self.drafts.permits)
-            num_tokens = 100 * (self.gain if self.drafts.permits else 1.0) * (1 + self._noise * self._random.normal())
+            num_tokens = (
+                self._each * (self.gain if self.drafts.permits else 1.0) * (1 + self._noise * self._random.normal())
+            )
             self._now += 0.01
             if not self.drafts.are_near:
                 work_s = self.work_s if self.drafts.permits else self.work_s / 2
@@ -125,6 +135,32 @@ def test_models_of_which_hardly_a_token_is_accepted_rest_before_they_are_compare
     known = world.drafts._by_load[num_sessions, False]
     assert (known.num, known.permits) == (0.0, False)
     assert world.settle() <= LEAST_SHARE + 0.01
+
+
+def test_stretches_of_one_mode_are_not_compared_when_the_bound_is_reached() -> None:
+    """Each comparison is of both modes, of which one brings 1.3 times as much."""
+    world = World(1.3, 1)
+    world.run(10 * STRETCH)
+    world._accepted = 0.0
+    world.run(300 * STRETCH)
+    known = world.drafts._by_load[1, False]
+    assert not known.permits
+    assert known.mean == pytest.approx(math.log(1.3))
+
+
+def test_what_bounds_a_load_stays_when_sessions_come_and_go() -> None:
+    drafts = World(1.0, 1).drafts
+    drafts._turn_to(1, 0.0).num_drafted = 0.0
+    drafts._turn_to(MANY, 0.0)
+    assert not drafts._turn_to(1, 0.0).permits
+
+
+def test_what_bounds_a_load_does_not_depend_on_the_weights_scale() -> None:
+    worlds = [World(1.0, 1, accepted=0.0, each=1) for _ in range(2)]
+    worlds[1].sessions[0].client.weight = 0.01
+    found = [(world.run(20 * STRETCH), world.drafts._by_load[1, False].most) for world in worlds]
+    assert found[0] == pytest.approx(found[1])
+    assert not found[0][0]
 
 
 @pytest.mark.parametrize(("num_sessions", "gain"), [(1, 0.9), (MANY, 1.3)])
