@@ -15,7 +15,7 @@ comparison tells whether draft models pay.
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import mul
 from statistics import median
 
@@ -277,10 +277,8 @@ class DraftModelSwitch:
             self._least, self._is_random = least, is_random
             known = self._by_load.get(self._load)
             if known is None or not known.num:
-                expected = self._expect(least)
-                if known is not None:
-                    expected.num_tokens, expected.num_drafted = known.num_tokens, known.num_drafted
-                known = self._by_load[self._load] = expected
+                counted = {} if known is None else {"num_tokens": known.num_tokens, "num_drafted": known.num_drafted}
+                known = self._by_load[self._load] = replace(self._expect(least), **counted)
             if not is_same_kind:
                 self._begin(permits=known.permits)
             elif self.is_trying != was_trying:

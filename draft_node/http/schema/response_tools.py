@@ -175,7 +175,7 @@ class Toolbox:
                 return self._allowed(asked)
             case HostedTool():
                 if not self._has_hosted:
-                    raise wrong(f"tool_choice.type: no tool of tools is a {asked.type!r}; send one, or leave this out")
+                    raise wrong(f"tool_choice names a {asked.type!r}, but no tool is one; send one, or omit this")
                 return "none"
         return asked
 

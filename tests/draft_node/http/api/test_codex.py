@@ -351,8 +351,8 @@ def test_tools_that_are_only_hosted_are_none(body: dict[str, Any]) -> None:
         ({"tools": [*TOOLS[-2:], {"type": "apply_patch"}]}, "tools.2", "'function', 'custom'"),
         (
             {"tools": TOOLS[:1], "tool_choice": {"type": "web_search"}},
-            "tool_choice.type",
-            "no tool of tools is a 'web_search'; send one",
+            "tool_choice",
+            "names a 'web_search', but no tool is one; send",
         ),
         ({"input": [*AFTER_CALLS[:6], OOPS, *FIRST]}, "input.6.arguments", "must be a JSON object as a string"),
         ({"input": [*AFTER_CALLS, OOPS, *FIRST]}, "input.14.arguments", "must be a JSON object as a string"),
