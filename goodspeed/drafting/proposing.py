@@ -11,7 +11,7 @@ from goodspeed.wire.messages import Constraint, LogitRules, Sampling
 
 
 class Asked(Protocol):
-    """What a draft model has to know of a text: a part of `OpenSession`, and of a draft node's `Generation`."""
+    """The members of a text that draft models read; `OpenSession` and a draft node's `Generation` have them."""
 
     @property
     def session_id(self) -> bytes: ...

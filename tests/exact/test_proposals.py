@@ -1,4 +1,4 @@
-"""What is sampled from is what is sent, and whatever else arrives is refused by name."""
+"""Draft nodes send the distributions that they sample from; invalid ones are refused by name."""
 
 import math
 import struct

@@ -115,7 +115,7 @@ def test_a_rate_beyond_all_numbers_is_not_promised():
 
 
 def best_value(world: World) -> float | None:
-    """Of all sets that can be kept; None where there is none."""
+    """Returns the largest value of all sets that can be kept; None where there is none."""
     pages = inf if world.pages is None else world.pages
     sets = kept_sets(world.asks, world.decoding, world.tokens_in, pages)
     return max((sum(world.asks[place].value for place in one) for one in sets), default=None)

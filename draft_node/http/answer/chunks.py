@@ -94,12 +94,8 @@ class Chunked(Shape):
         return [_event(self.chunk() | self._of_all()), DONE]
 
     def broken(self, error: ApiError) -> bytes:
-        return (
-            b"data: "
-            + json.dumps(error_body(error.status, str(error), error.code, error.param)).encode()
-            + b"\n\n"
-            + DONE
-        )
+        body = error_body(error.status, str(error), error.code, error.param)
+        return b"data: " + json.dumps(body).encode() + b"\n\n" + DONE
 
 
 def _event(chunk: Json) -> bytes:

@@ -160,6 +160,7 @@ class Turns:
         self._places = {f"tools.{i}": place for i, place in enumerate(tools)}
 
     def add(self, place: str, role: str, **members: Any) -> None:
+        """Adds a message. place: dotted name of what it is made of."""
         self._places[f"messages.{len(self.messages)}"] = place
         self.messages.append({"role": role, **members})
 

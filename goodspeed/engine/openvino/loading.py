@@ -88,7 +88,7 @@ def load(
 
 
 class _Read(NamedTuple):
-    """What a file or a folder holds."""
+    """A model as it was read from a file or a folder."""
 
     model: ov.Model
     constants: Constants | None  # None: they are the model's own

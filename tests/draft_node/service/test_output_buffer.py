@@ -1,4 +1,4 @@
-"""What users have not read is bounded, and whoever reads least of most pays."""
+"""Unread output of all users is bounded; the request that holds most of it fails."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What `generation_config.json` says counts, and nothing that it does not say; what is not supported is named."""
+"""Settings come from `generation_config.json` and from nowhere else; unsupported ones are named."""
 
 import json
 import logging

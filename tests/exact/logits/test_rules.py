@@ -205,7 +205,7 @@ def test_kept_counts_do_what_the_text_does(text, seed):
 
 
 def test_a_long_text_costs_no_memory_for_each_row(monkeypatch):
-    """What crosses to the device is of the text's size, and of the drafted tokens'."""
+    """Tensors that cross to the device have the size of the text, or of the drafted tokens."""
     sizes, to = list[int](), _Added.to
 
     def told(added: _Added, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""What is ignored of requests, by name and never in silence: what is for other servers, and images and the like."""
+"""Requests may have members for other servers, images and the like: they are ignored by name, never in silence."""
 
 from typing import Any
 
