@@ -85,5 +85,6 @@ async def tell(
         if has_connected:
             await asyncio.sleep(LOOK_S)
         else:  # report the first connection at once: a short text may end before the next look
-            with suppress(TimeoutError):
-                await asyncio.wait_for(daemon.connected.wait(), LOOK_S)
+            with suppress(TimeoutError):  # `wait_for` of Python 3.11 loses a cancellation at the moment of connecting
+                async with asyncio.timeout(LOOK_S):
+                    await daemon.connected.wait()

@@ -1,9 +1,12 @@
 """The console says when the verify node comes, goes and returns, and now and then that it is awaited."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from draft_node.process.connection_status import START, WAIT, ConnectionStatus
+from draft_node.process.connection_status import START, WAIT, ConnectionStatus, tell
+from goodspeed.serving.events import EventLog, Reporter
+from tests.waiting import run_async
 
 ENDPOINT = "tcp://127.0.0.1:5555"
 
@@ -69,3 +72,18 @@ def test_another_target_is_told_with_both_names() -> None:
     look(connection, 1.0)
     same = "it was other, of other weights or precision"
     assert look(connection, target=("other", "3")).endswith(f"; its target is other ({same}), {ends}")
+
+
+@run_async
+async def test_it_ends_if_told_to_at_the_moment_of_connecting() -> None:
+    link = SimpleNamespace(connected=False, away_s=lambda _: 0.1, trouble=None)
+    daemon: Any = SimpleNamespace(connected=asyncio.Event(), link=link, channel=SimpleNamespace(endpoint=ENDPOINT))
+    config: Any = SimpleNamespace(verify=[ENDPOINT], name="ana")
+    telling = asyncio.create_task(tell(config, daemon, EventLog(enabled=False), Reporter("", quiet=True)))
+    for _ in range(3):  # it begins, and so do the tasks that it begins
+        await asyncio.sleep(0)
+    daemon.connected.set()
+    await asyncio.sleep(0)
+    telling.cancel()
+    await asyncio.wait([telling])
+    assert telling.cancelled()
