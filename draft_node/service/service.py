@@ -37,7 +37,7 @@ from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.model_files.names import NO_MODEL
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.errors import Busy, ConstraintError, Draining, RequestRefused, ServiceError, VerifyAway
+from goodspeed.errors import Busy, ConstraintError, Draining, ProcessError, RequestRefused, ServiceError, VerifyAway
 from goodspeed.serving import sampling_defaults
 from goodspeed.serving.sampling_defaults import SamplingRequest
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, MAX_STOP_IDS, Drafter
@@ -368,8 +368,15 @@ class ConstraintCompiler:
         self._turns = FairQueue(MAX_CHARS, TOO_MANY_SCHEMAS, "constraints")
 
     async def check(self, constraint: Constraint, user: str) -> None:
-        """Raises ConstraintError if a constraint cannot be served; Busy if too much of this user's work waits."""
-        if problem := await self._turns.run(user, len(constraint.source), lambda: self._constraints.tried(constraint)):
+        """Raises ConstraintError if a constraint cannot be served; Busy if too much of this user's work waits.
+
+        ServiceError if no constraint can be compiled now.
+        """
+        try:
+            problem = await self._turns.run(user, len(constraint.source), lambda: self._constraints.tried(constraint))
+        except ProcessError as error:
+            raise ServiceError("constraint_compiler", str(error)) from error
+        if problem:
             raise ConstraintError(problem)
 
     @asynccontextmanager

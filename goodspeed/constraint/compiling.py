@@ -11,7 +11,7 @@ from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.tokens import TokenTable
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.errors import ConstraintError
+from goodspeed.errors import ConstraintError, ProcessError
 from goodspeed.wire.generation import Constraint
 
 MAX_QUICK_TOKENS = 1 << 16
@@ -65,7 +65,8 @@ class Constraints:
     def tried(self, constraint: Constraint) -> str | None:
         """Compiles a constraint as a test; returns the reason if it cannot be served, else None.
 
-        In the trial's process; if there is no trial, here, without limits of time and memory.
+        In the trial's process; if there is no trial, here, without limits of time and memory. ProcessError if that
+        process does not start.
         """
         try:
             if self._trial is not None:
@@ -80,7 +81,7 @@ class Constraints:
         try:
             problem = None if self._trial is None else self._trial.problem(constraint)
             return self.get(constraint) if problem is None else ConstraintError(problem)
-        except ConstraintError as error:
+        except (ConstraintError, ProcessError) as error:
             return ConstraintError(str(error))  # without the cause and traceback, which may be large
 
     def hold(self, session_id: bytes, compiled: Matcher) -> None:

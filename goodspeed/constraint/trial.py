@@ -13,7 +13,7 @@ from threading import Lock, Thread, Timer
 
 from goodspeed.constraint.tokens import as_json
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.errors import ConstraintError
+from goodspeed.errors import ConstraintError, ProcessError
 from goodspeed.untrusted import python_module
 from goodspeed.wire.generation import Constraint
 
@@ -42,14 +42,14 @@ class Trial:
         Thread(target=self._start, name="trial", daemon=True).start()
 
     def _start(self) -> None:
-        with self._lock, suppress(ConstraintError):  # the first constraint is told
+        with self._lock, suppress(ConstraintError, ProcessError):  # the first constraint is told
             self._process = self._process or self._started()
 
     def problem(self, constraint: Constraint) -> str | None:
         """Returns why a constraint cannot be served; None if it is valid and cheap.
 
         If the process ends during the trial, this constraint is refused, and the next trial starts a new process.
-        ConstraintError if the vocabulary cannot be read or the process does not start.
+        ConstraintError if the vocabulary cannot be read, ProcessError if the process does not start.
         """
         with self._lock:
             if self._process is not None and self._process.poll() is not None:
@@ -73,12 +73,12 @@ class Trial:
                 start_new_session=True,  # Ctrl-C reaches only the node; when this ends, the process reads end of file
             )
         except OSError as error:
-            raise ConstraintError(f"{UNSTARTED} ({error.strerror})") from None
+            raise ProcessError(f"{UNSTARTED} ({error.strerror})") from None
         self._ending = weakref.finalize(self, _kill, process)
         self._process = process
         if not _ask(process, first, START_S):
             self._end()
-            raise ConstraintError(UNSTARTED)
+            raise ProcessError(UNSTARTED)
         return process
 
     def _end(self) -> None:

@@ -1,6 +1,7 @@
 """Trials in a process of their own: what is refused there, what ends it, and that nobody else notices."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from goodspeed.constraint import trial as trials
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import KILLED, Trial
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.errors import ConstraintError
+from goodspeed.errors import ConstraintError, ProcessError
 from goodspeed.wire.generation import Constraint
 from tests.constraint.babbler import VOCABULARY
 
@@ -56,10 +57,10 @@ def test_a_process_that_hangs_is_killed_by_the_clock(monkeypatch: pytest.MonkeyP
 
 def test_a_process_that_cannot_be_started_is_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "python_module", lambda _: ["/nowhere/python"])
-    with pytest.raises(
-        ConstraintError, match=r"does not start; check the node's limits .* \(No such file or directory\)"
-    ):
+    told = r"does not start; check the node's limits .* \(No such file or directory\)"
+    with pytest.raises(ProcessError, match=told):
         Trial(VOCABULARY).problem(GOOD)
+    assert re.search(told, str(Constraints(VOCABULARY, Trial(VOCABULARY)).compiled(GOOD)))
 
 
 def test_memory_is_bounded() -> None:

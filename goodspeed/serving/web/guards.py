@@ -123,7 +123,7 @@ class Counted:
     def __init__(self, app: ASGIApp, answers: ResponseCounts) -> None:
         self._app = app
         self._answers = answers
-        self._num_begun = 0  # requests whose response is being made or sent
+        self._num_begun = 0  # requests that arrived in full, and whose response is being made or sent
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -142,9 +142,23 @@ class Counted:
                 self._answers[route, message["status"]] += 1
             await send(message)
 
+        is_whole = False
+
+        async def receive_counted() -> Message:
+            nonlocal is_whole
+            if is_whole:
+                return await receive()
+            self._begun(-1)  # a body that does not come to its end delays no shutdown
+            try:
+                message = await receive()
+            finally:
+                self._begun(1)
+            is_whole = not message.get("more_body", False)
+            return message
+
         self._begun(1)
         try:
-            await self._app(scope, receive, watch)
+            await self._app(scope, receive_counted, watch)
         finally:
             self._begun(-1)
 

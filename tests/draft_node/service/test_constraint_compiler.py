@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +15,7 @@ from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.drafting.draft_model import DraftModel
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.unfinished_proposal import UnfinishedProposal
-from goodspeed.errors import Busy, ConstraintError
+from goodspeed.errors import Busy, ConstraintError, ProcessError, ServiceError
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
 from tests.constraint.babbler import VOCABULARY
@@ -94,6 +94,16 @@ def test_what_does_not_pass_its_trial_is_refused_with_the_reason() -> None:
     tried: Any = SimpleNamespace(problem=lambda constraint: "compiling it takes too much time")
     compiler = ConstraintCompiler(Constraints(VOCABULARY, tried))
     with pytest.raises(ConstraintError, match="takes too much time"):
+        asyncio.run(compiler.check(FORM, "alice"))
+    compiler.close()
+
+
+def test_that_nothing_can_be_compiled_is_no_constraints_fault() -> None:
+    def problem(_: Constraint) -> None:
+        raise ProcessError("the process does not start")
+
+    compiler = ConstraintCompiler(Constraints(VOCABULARY, cast("Any", SimpleNamespace(problem=problem))))
+    with pytest.raises(ServiceError, match="the process does not start"):
         asyncio.run(compiler.check(FORM, "alice"))
     compiler.close()
 

@@ -277,3 +277,26 @@ async def test_a_response_is_waited_for(is_made: bool) -> None:
     assert await counted.all_sent(30.0)
     assert num_sent == 2
     await answering
+
+
+@run_async
+async def test_the_rest_of_a_body_is_not_waited_for() -> None:
+    chunks = asyncio.Queue[Message]()
+    reading = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive()).get("more_body"):
+            reading.set()
+        await receive()  # until its client leaves
+
+    counted = Counted(app, ResponseCounts())
+    answering = asyncio.create_task(counted({"type": "http"}, receive=chunks.get, send=AsyncMock()))
+    chunks.put_nowait({"type": "http.request", "body": b"{", "more_body": True})
+    await reading.wait()
+    assert await counted.all_sent(1.0)
+    chunks.put_nowait({"type": "http.request", "body": b"}"})
+    await until(lambda: counted._num_begun)
+    assert not await counted.all_sent(0.01)
+    chunks.put_nowait({"type": "http.disconnect"})
+    assert await counted.all_sent(30.0)
+    await answering
