@@ -106,6 +106,11 @@ class Stretch:
         return self.num_counted >= COUNTED_ROUNDS
 
     @property
+    def is_half(self) -> bool:
+        """True if enough rounds count to tell that draft models bring nothing."""
+        return self.num_counted >= COUNTED_ROUNDS // 2
+
+    @property
     def pace(self) -> float | None:
         """Progress of the texts in a second, by what a second without drafts is expected to bring; None if none."""
         return self.alone_s / self.counted_s if min(self.alone_s, self.counted_s) > 0.0 else None
@@ -123,11 +128,12 @@ class Comparison:
     num_tokens: float = FIRST_TOKENS  # while draft models might draft
     num_drafted: float = FIRST_TOKENS * FIRST_DRAFTED  # of these, accepted ones of draft models
 
-    def count(self, stretch: Stretch) -> None:
-        """Counts the tokens of a stretch in which draft models might draft."""
+    def counting(self, stretch: Stretch) -> "Comparison":
+        """Returns it with the tokens of a stretch in which draft models might draft."""
         keep = 1.0 - 1.0 / MEMORY
-        self.num_tokens = keep * self.num_tokens + stretch.num_tokens
-        self.num_drafted = keep * self.num_drafted + stretch.num_drafted
+        num_tokens = keep * self.num_tokens + stretch.num_tokens
+        num_drafted = keep * self.num_drafted + stretch.num_drafted
+        return replace(self, num_tokens=num_tokens, num_drafted=num_drafted)
 
     def learn(self, difference: float) -> None:
         """Updates the mean with one comparison."""
@@ -144,6 +150,11 @@ class Comparison:
         return math.log(self.num_tokens / (self.num_tokens - self.num_drafted))
 
     @property
+    def may_pay(self) -> bool:
+        """True unless the accepted tokens of draft models are too few for any gain."""
+        return self.most > LEAST_GAIN
+
+    @property
     def expected(self) -> float:
         """The mean, with the prior, or what is possible."""
         return min(self.most, (self.num * self.mean + self.prior_num * self.prior) / (self.num + self.prior_num))
@@ -156,7 +167,7 @@ class Comparison:
     @property
     def share(self) -> float:
         """Share of the time for the other mode: the probability that it is the better one."""
-        if self.most <= LEAST_GAIN:
+        if not self.may_pay:
             return LEAST_SHARE
         errors = abs(self.expected - LEAST_GAIN) / math.sqrt(self.variance / (self.num + self.prior_num))
         most = MOST_RESTING if self.permits else MOST_DRAFTING
@@ -185,7 +196,7 @@ class DraftModelSwitch:
     _least: int = 0  # least number of sessions at the current load; the load ends at twice as many
     _is_random: bool = False  # most texts are drawn at random
     _by_load: dict[tuple[int, bool], Comparison] = field(default_factory=dict)
-    _owed_s: float = 0.0  # time that the other mode may have, at any load
+    _owed_s: dict[bool, float] = field(default_factory=lambda: {False: 0.0, True: 0.0})  # to either mode, at any load
     _stretch: Stretch = field(default_factory=Stretch)
     _trials: dict[bool, Trial] = field(default_factory=lambda: {False: Trial(), True: Trial()})  # by kind of texts
 
@@ -231,11 +242,13 @@ class DraftModelSwitch:
         sessions: Sequence[Session],
         now: float,
         alone_s: float,
+        num_sessions: int,
         *,
         own_rests: bool = False,
     ) -> None:
-        """Updates the comparison after a finished round. sessions: those that continue. alone_s: seconds of the round
+        """Updates the comparison after a finished round. sessions: those that decode. alone_s: seconds of the round
         without its drafted tokens, by the profile: prefill and the number of sessions change from round to round.
+        num_sessions: of the round, if these are more: while it reads prompts, drafts slow a long round for few texts.
         own_rests: the verify node's own model may not draft, in either mode.
 
         Clients count by their weights, and each by the mean of its sessions. They do not count by U'(X) as in the
@@ -246,8 +259,8 @@ class DraftModelSwitch:
         compared = [one for one in sessions if (self.compares and one.uses_model) or (has_own and one.allows_own)]
         if not compared:
             return
-        known = self._turn_to(len(sessions), sum(one.draws_at_random for one in compared) / len(compared))
-        self._owed_s += known.share * seconds - (seconds if self.permits != known.permits else 0.0)
+        known = self._turn_to(num_sessions, sum(one.draws_at_random for one in compared) / len(compared))
+        self._owed_s[not known.permits] += known.share * seconds - (seconds if self.is_trying else 0.0)
         num_moved = Counter(id(move.session.client) for move in moved)
         weights = [move.session.client.weight / num_moved[id(move.session.client)] for move in moved]
         weight, tokens = sum(weights), sum(map(mul, (len(move.taken) for move in moved), weights))
@@ -256,7 +269,9 @@ class DraftModelSwitch:
         drafted = sum(map(mul, (move.num_accepted if move.entry.source in MODELS else 0 for move in moved), weights))
         each, each_drafted = (tokens / weight, drafted / weight) if weight else (1.0, 0.0)  # of a session
         self._stretch.observe(alone_s * each, seconds, settling_s, len(moved) * each, len(moved) * each_drafted)
-        if self._stretch.is_over:
+        if self._stretch.is_over or (
+            self.permits and self._stretch.is_half and not known.counting(self._stretch).may_pay
+        ):
             self._end_stretch(known)
 
     def _give_up_trial(self) -> None:
@@ -303,8 +318,9 @@ class DraftModelSwitch:
     def _end_stretch(self, comparison: Comparison) -> None:
         was_permitted = comparison.permits
         if self.permits:
-            comparison.count(self._stretch)
-        if comparison.permits != was_permitted:  # so this stretch, and what it was to be compared with, changed sides
+            comparison = self._by_load[self._load] = comparison.counting(self._stretch)
+        # A stretch that changed sides with what it was to be compared with, or one that showed early that nothing pays.
+        if comparison.permits != was_permitted or not self._stretch.is_over:
             self._give_up_trial()
             return
         pace, stretch_s, trial = self._stretch.pace, self._stretch.seconds, self._trials[self._is_random]
@@ -317,5 +333,5 @@ class DraftModelSwitch:
             comparison.learn(-gain_of_other if was_permitted else gain_of_other)
         is_same = comparison.permits == was_permitted
         trial = self._trials[self._is_random] = Trial(pace if is_same else None)
-        tries = trial.before is not None and self._owed_s >= comparison.share * stretch_s
+        tries = trial.before is not None and self._owed_s[not comparison.permits] >= comparison.share * stretch_s
         self._begin(permits=not comparison.permits if tries else comparison.permits)

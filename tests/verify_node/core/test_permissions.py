@@ -173,3 +173,14 @@ def test_much_work_of_its_own_makes_it_compare_draft_models_elsewhere(rounds: st
         desk.open("a", session)
     desk.finish(desk.plan(), work_s=0.01)
     assert desk.core.rounds.model_switch.compares is compares
+
+
+def test_prompts_that_a_round_reads_count_among_the_sessions_beside_which_draft_models_are_compared() -> None:
+    desk = Desk("a", is_shared=True, max_round_tokens=16, context_len=999, num_pages=999)
+    desk.open(max_tokens=40)
+    desk.round()
+    for number in (2, 3, 4):
+        desk.open(number=number, prompt=[1] * 100)
+    [verdict] = desk.round()
+    assert verdict.session_id == session_id(1)
+    assert desk.core.rounds.model_switch._least == 2  # it and the prompt whose turn it was

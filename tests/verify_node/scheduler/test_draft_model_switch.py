@@ -1,6 +1,7 @@
 """Measurements decide whether draft models on this machine may draft, in toy worlds that say what a round brings."""
 
 import math
+from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,7 +77,8 @@ class World:
                 self.drafts.weigh_work(work_s, 0.01, len(self.sessions[:num_sessions]))
             num_accepted = int(num_tokens * self._accepted) if self.drafts.permits else 0
             moved = [moved_by(int(num_tokens), self.sessions[0], num_accepted)]
-            self.drafts.finished(moved, self.sessions[:num_sessions], self._now, ALONE_S)
+            sessions = self.sessions[:num_sessions]
+            self.drafts.finished(moved, sessions, self._now, ALONE_S, len(sessions))
         return self.drafts.permits
 
     @property
@@ -116,7 +118,7 @@ def test_a_client_with_many_sessions_counts_once() -> None:
         for _ in range(STRETCH - 1):
             moved = [moved_by(9, few), *[moved_by(1, many)] * num_sessions]
             world._now += 0.01
-            world.drafts.finished(moved, world.sessions, world._now, ALONE_S)
+            world.drafts.finished(moved, world.sessions, world._now, ALONE_S, len(world.sessions))
         found.append(world.drafts._stretch.pace or 0.0)
     assert found[0] == pytest.approx(found[1])
     assert found[0] > 0.0
@@ -176,6 +178,27 @@ def test_trials_that_come_to_no_end_take_no_more_time_than_they_are_owed() -> No
     for num_sessions in [1, 2, 4, 8] * 100:
         world.run(30, num_sessions)
     assert 1.0 - world.share <= 0.1
+
+
+def test_what_trials_of_drafting_took_delays_none_of_resting() -> None:
+    world = World(0.8, 8)
+    while not world.run(1):  # at first they rest
+        pass
+    assert not world.run(STRETCH)
+    world.permitted.clear()
+    world.run(2 * STRETCH, 1)
+    assert 0.0 < world.share < 1.0
+
+
+def test_a_trial_ends_as_soon_as_its_tokens_show_that_nothing_pays() -> None:
+    world = World(1.0, 1, accepted=0.0)
+    world.settle(400 * STRETCH)
+    trials = [len(list(rounds)) for permits, rounds in groupby(world.permitted) if permits]
+    assert len(trials) > 1
+    assert set(trials) == {SETTLING_ROUNDS + COUNTED_ROUNDS // 2}
+    world._accepted = 0.5
+    world.gain = 1.3
+    assert world.settle(400 * STRETCH) > 0.9
 
 
 @pytest.mark.parametrize("has_model", [True, False], ids=["elsewhere", "without a model"])
@@ -289,7 +312,7 @@ def test_models_beside_a_gpu_draft_at_any_load_until_compared() -> None:
     session: Any = SimpleNamespace(uses_model=True, draws_at_random=False, client=SimpleNamespace(weight=1.0))
     for drafts_first in (False, True):
         drafts = DraftModelSwitch(True, lambda num_sessions: 0.0, drafts_first)
-        drafts.finished([], [session] * MANY, 0.1, ALONE_S)
+        drafts.finished([], [session] * MANY, 0.1, ALONE_S, MANY)
         assert drafts.permits == drafts_first
 
 
@@ -308,7 +331,7 @@ def test_nothing_is_compared_while_the_verify_nodes_own_model_may_not_draft() ->
     world = World(0.8, 1)
     world.drafts.compares, world.drafts.has_own = False, True
     for now in range(10 * STRETCH):
-        world.drafts.finished([], world.sessions, float(now), ALONE_S, own_rests=True)
+        world.drafts.finished([], world.sessions, float(now), ALONE_S, len(world.sessions), own_rests=True)
     assert not world.drafts._by_load
-    world.drafts.finished([], world.sessions, 10.0 * STRETCH, ALONE_S)
+    world.drafts.finished([], world.sessions, 10.0 * STRETCH, ALONE_S, len(world.sessions))
     assert world.drafts._stretch.seconds == pytest.approx(1.0), "the time before does not count"
