@@ -36,16 +36,13 @@ class Evident(Desk):
 
     def _tell(self, planned: Round) -> list[Outcome]:
         self.rounds.append(planned)
-        by_ratio = {one.session_id for one in planned.entries if one.num_drafted and one.verification == "ratio"}
-        return [
-            replace(outcome, evidence=(self.against if self.is_of_a(outcome.session_id) else -0.1,))
-            if outcome.session_id in by_ratio
-            else outcome
-            for outcome in self._run(planned)
-        ]
-
-    def is_of_a(self, key: bytes) -> bool:
-        return self.core.sessions[key].client.name == "a"
+        outcomes = {one.session_id: one for one in self._run(planned)}
+        for entry in planned.entries:
+            if entry.num_drafted and entry.verification == "ratio":
+                key = entry.session_id
+                against = self.against if self.core.sessions[key].client.name == "a" else -0.1
+                outcomes[key] = replace(outcomes[key], evidence=(against,))
+        return [*outcomes.values()]
 
     def rules(self) -> dict[int, str]:
         """The rule by which each session of the last round was verified."""
@@ -277,13 +274,12 @@ def test_distributions_that_are_none_cost_others_what_an_honest_client_does_that
     """They are found out in the round, so the draft has taken its place in it: it counts as rejected."""
 
     def unreadable(planned: Round) -> list[Outcome]:
-        entries = {entry.session_id: entry for entry in planned.entries}
-        return [
-            Outcome(one.session_id, one.tokens[:1], 0, 0.0, "sums to 3")
-            if entries[one.session_id].num_drafted and desk.core.sessions[one.session_id].client.name == "a"
-            else one
-            for one in run(planned)
-        ]
+        outcomes = {one.session_id: one for one in run(planned)}
+        for entry in planned.entries:
+            key = entry.session_id
+            if entry.num_drafted and desk.core.sessions[key].client.name == "a":
+                outcomes[key] = Outcome(key, outcomes[key].tokens[:1], 0, 0.0, "sums to 3")
+        return [*outcomes.values()]
 
     desk = Neighbours(Independent(1.0), rounds=rounds)
     run, desk.target.run = desk.target.run, unreadable  # type: ignore[method-assign]
