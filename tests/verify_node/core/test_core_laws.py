@@ -92,9 +92,9 @@ class CoreLaws(RuleBasedStateMachine):
 
     @rule(number=numbers, length=lengths, stops=st.booleans(), logprobs=st.booleans(), form=st.sampled_from(FORMS))
     def open(self, number: int, length: int, stops: bool, logprobs: bool, form: Constraint | None) -> None:
-        ends = {"max_tokens": MAX_TOKENS, "stop_ids": (END,) * (stops or form is not None), "constraint": form}
-        kind = {"verification": "ratio" if number in BY_RATIO else "match", "num_logprobs": 1 if logprobs else None}
-        self._say(OWNERS[number], make_open(number, prompt=(1,) * length, **ends, **kind))
+        ends: Any = {"stop_ids": (END,) * (stops or form is not None), "num_logprobs": 1 if logprobs else None}
+        kind: Any = {"constraint": form, "verification": "ratio" if number in BY_RATIO else "match"}
+        self._say(OWNERS[number], make_open(number, prompt=(1,) * length, max_tokens=MAX_TOKENS, **ends, **kind))
 
     @rule(number=numbers, form=st.sampled_from(FORMS))
     def exchange_the_form(self, number: int, form: Constraint | None) -> None:

@@ -53,8 +53,8 @@ def openings(rng: Random, number: int, prompts: list[int], least: int, most: int
     found = []
     for each in range(number):
         prompt = [rng.randrange(VOCAB) for _ in range(rng.choice(prompts))]
-        how = {"sampling": replace(rng.choice(SAMPLINGS), seed=each), "max_tokens": rng.randint(least, most)}
-        ends = {"stop_ids": rng.choice([(), (7,)]), "logit_rules": RULES[each % len(RULES)]}
+        how: Any = {"sampling": replace(rng.choice(SAMPLINGS), seed=each), "max_tokens": rng.randint(least, most)}
+        ends: Any = {"stop_ids": rng.choice([(), (7,)]), "logit_rules": RULES[each % len(RULES)]}
         found.append(make_open(each, prompt=prompt, **how, **ends))
     return found
 
