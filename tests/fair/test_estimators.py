@@ -12,10 +12,15 @@ from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator, jai
 shares = st.floats(0.001, 1.0)
 
 
-def test_acceptance_moves_by_eta_towards_the_mean_agreement():
-    estimator = AcceptanceEstimator(eta=0.25, initial=0.5)
-    estimator.observe(agreement=3.0, num_drafted=4)
-    assert estimator.value == 0.75 * 0.5 + 0.25 * 0.75
+def test_acceptance_moves_by_eta_towards_the_mean_agreement_and_goodput_by_beta_towards_a_rounds_tokens():
+    acceptance = AcceptanceEstimator(eta=0.25, initial=0.5)
+    acceptance.observe(agreement=3.0, num_drafted=4)
+    assert acceptance.value == 0.75 * 0.5 + 0.25 * 0.75
+    goodput = GoodputEstimator(beta=0.5, initial=2.0)
+    goodput.observe(tokens=5)
+    assert goodput.value == 3.5
+    goodput.observe(tokens=1, rounds=1)
+    assert goodput.value == 2.25
 
 
 def test_weighed_evidence_is_the_mean_so_far_and_then_steps_of_eta():
@@ -45,14 +50,6 @@ def test_acceptance_stays_strictly_inside_and_comes_back(agreement, eta):
     assert estimator.value == pytest.approx(agreement, abs=1e-5)
     estimator.observe(1.0 - agreement, 1)
     assert abs(estimator.value - agreement) >= eta * 0.99
-
-
-def test_goodput_moves_by_beta_towards_the_tokens_of_a_round():
-    estimator = GoodputEstimator(beta=0.5, initial=2.0)
-    estimator.observe(tokens=5)
-    assert estimator.value == 3.5
-    estimator.observe(tokens=1, rounds=1)
-    assert estimator.value == 2.25
 
 
 @given(beta=shares, initial=st.floats(0.1, 50), tokens=st.integers(0, 40), rounds=st.integers(1, 60))

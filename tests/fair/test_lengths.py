@@ -19,9 +19,10 @@ def learned(*lengths):
 
 
 def test_with_nothing_known_so_many_more_are_expected_whatever_has_come():
+    """A text without a token tells nothing."""
     known = OutputLengths()
-    assert known.remaining(0, PROMPT) == PRIOR_TOKENS
-    assert known.remaining(1000, PROMPT) == PRIOR_TOKENS
+    assert known.remaining(0, PROMPT) == known.remaining(1000, PROMPT) == PRIOR_TOKENS
+    assert learned(0).remaining(0, PROMPT) == PRIOR_TOKENS
 
 
 def test_the_mean_of_longer_texts_with_the_prior_as_two_of_them_and_that_as_two_more():
@@ -44,10 +45,6 @@ def test_texts_with_as_long_a_prompt_count_most():
 def test_the_oldest_are_forgotten():
     known = learned(*[1000] * MAX_TEXTS, *[10] * MAX_TEXTS)
     assert known._lengths.tolist() == [10] * MAX_TEXTS
-
-
-def test_a_text_without_a_token_tells_nothing():
-    assert learned(0).remaining(0, PROMPT) == PRIOR_TOKENS
 
 
 @given(st.lists(st.integers(1, 500), max_size=30), st.integers(0, 300), st.integers(1, 400) | st.just(inf))

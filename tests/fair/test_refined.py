@@ -12,12 +12,18 @@ from goodspeed.fair.round_time import MOST_TOKENS, Linear, Roofline
 from tests.fair.test_round_time import LINEAR, ROOFLINE
 
 
-def observe(refined, truth, rounds, *, factor=1.0, seed=0, num_tokens=None):
-    """So many rounds of the truth with noise; the last round's counts."""
+def feed(refined, rounds, truth, factor=1.0, seed=1):
+    """rounds: tokens, sessions and context of each; they take as long as the truth says, with noise."""
     random = np.random.default_rng(seed)
-    for _ in range(rounds):
-        row = num_tokens or int(random.integers(8, 40)), 8, int(random.integers(500, 3000))
+    for row in rounds:
         refined.observe(*row, factor * truth.round_s(*row) * float(np.exp(0.05 * random.standard_normal())))
+
+
+def observe(refined, truth, rounds, *, factor=1.0, seed=0, num_tokens=None):
+    """So many rounds of eight sessions, of as many tokens or any number of them."""
+    random = np.random.default_rng((seed, 1))
+    rows = [(num_tokens or int(random.integers(8, 40)), 8, int(random.integers(500, 3000))) for _ in range(rounds)]
+    feed(refined, rows, truth, factor, seed)
 
 
 def ratios(refined, truth):
@@ -88,13 +94,6 @@ def test_rounds_that_are_all_alike_leave_the_rest_as_it_was():
 PASS = Linear(fixed_s=7e-3, token_s=7e-4, context_s=1e-5)
 
 
-def feed(refined, rounds, truth, factor=1.0):
-    """rounds: tokens, sessions and context of each."""
-    random = np.random.default_rng(1)
-    for row in rounds:
-        refined.observe(*row, factor * truth.round_s(*row) * float(np.exp(0.05 * random.standard_normal())))
-
-
 def eight_tokens_s(refined):
     return refined.round_s(9, 1, 100) - refined.round_s(1, 1, 100)
 
@@ -102,10 +101,7 @@ def eight_tokens_s(refined):
 def test_a_context_that_grows_while_rounds_are_alike_does_not_price_tokens():
     """A chat alone, a token a round, on a machine that profiled a context as dearer than it is."""
     refined = Refined(PASS)
-    random = np.random.default_rng(0)
-    for _ in range(5):
-        for context in range(50, 250):
-            refined.observe(1, 1, context, 8e-3 * float(np.exp(0.05 * random.standard_normal())))
+    feed(refined, [(1, 1, context) for context in range(50, 250)] * 5, Linear(fixed_s=8e-3))
     assert eight_tokens_s(refined) == pytest.approx(8 * PASS.token_s, rel=0.3)
 
 

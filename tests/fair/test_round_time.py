@@ -26,11 +26,8 @@ def fit_linear(samples):
     return term
 
 
-def test_the_linear_model_by_hand():
+def test_the_linear_model_by_hand_and_the_roofline_which_is_the_larger_term():
     assert LINEAR.round_s(10, 2, 1000) == pytest.approx(5e-3 + 3e-3 + 2e-4 + 2e-4)
-
-
-def test_the_roofline_is_the_larger_term():
     assert ROOFLINE.round_s(10, 1, 0) == 8e-3
     assert ROOFLINE.round_s(400, 1, 0) == pytest.approx(21e-3)
 
@@ -44,13 +41,10 @@ def test_arrays_and_numbers_agree(model):
     assert model.round_s(tokens[:, None], np.arange(1, 5), 0.0).shape == (len(tokens), 4)
 
 
-def test_made_up_coefficients_come_back_exactly():
-    assert fit_linear(sampled(LINEAR)).coefficients == pytest.approx(LINEAR.coefficients, rel=1e-6)
-
-
-def test_coefficients_that_are_zero_come_back_as_zero():
-    truth = Linear(fixed_s=5e-3, token_s=3e-4)
+@pytest.mark.parametrize("truth", [LINEAR, Linear(fixed_s=5e-3, token_s=3e-4)], ids=["all", "some are zero"])
+def test_made_up_coefficients_come_back_exactly_and_need_one_term(truth):
     assert fit_linear(sampled(truth)).coefficients == pytest.approx(truth.coefficients, rel=1e-6, abs=1e-15)
+    assert len(fit_roofline(sampled(truth)).terms) == 1
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -62,9 +56,8 @@ def test_two_terms_come_back_exactly_whatever_they_are(seed):
     samples = sampled(truth)
     assert r_squared(fit_roofline(samples), samples) > 1 - 1e-9
     found = sorted(term.coefficients for term in fit_roofline(samples).terms)
-    assert found == [
-        pytest.approx(term, rel=1e-4, abs=1e-9) for term in sorted([read.coefficients, compute.coefficients])
-    ]
+    known = sorted([read.coefficients, compute.coefficients])
+    assert found == [pytest.approx(term, rel=1e-4, abs=1e-9) for term in known]
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
@@ -74,18 +67,11 @@ def test_a_roofline_fits_no_worse_than_a_line_and_the_same_again(noise):
     assert fit_roofline(samples) == fit_roofline(samples[:])
 
 
-def test_a_line_needs_one_term():
-    assert len(fit_roofline(sampled(LINEAR)).terms) == 1
+a_sample = st.builds(Sample, st.integers(1, 500), st.integers(1, 64), st.integers(0, 10**5), st.floats(1e-6, 10.0))
 
 
 @settings(max_examples=40)
-@given(
-    st.lists(
-        st.builds(Sample, st.integers(1, 500), st.integers(1, 64), st.integers(0, 10**5), st.floats(1e-6, 10.0)),
-        min_size=1,
-        max_size=12,
-    )
-)
+@given(st.lists(a_sample, min_size=1, max_size=12))
 def test_whatever_was_measured_more_is_never_quicker(samples):
     for model in (fit_linear(samples), fit_roofline(samples)):
         seconds = model.round_s(np.arange(1, 600), 4, 1000)
@@ -113,16 +99,15 @@ def test_an_impossible_sample_is_refused(row):
         Sample(*row)
 
 
-def test_nothing_cannot_be_fitted():
+def test_no_samples_and_a_time_that_is_not_a_number_are_refused():
     with pytest.raises(ValueError, match="no samples"):
         fit_linear([])
+    with pytest.raises(ValueError, match="not a number"):
+        LINEAR.tokens_in(float("nan"), 1, 0)
 
 
-def test_the_knee_of_a_line_is_where_drafts_cost_as_much_as_all_the_rest():
+def test_the_knee_of_a_line_is_where_drafts_cost_as_much_as_all_the_rest_and_that_of_a_roofline_beyond_its_ridge():
     assert knee(LINEAR, 1000) == int(LINEAR.round_s(8, 8, 8 * 256) / LINEAR.token_s)
-
-
-def test_the_knee_of_a_roofline_lies_beyond_its_ridge():
     ridge = int((READ.fixed_s - COMPUTE.fixed_s) / COMPUTE.token_s)
     assert ridge < knee(ROOFLINE, 1000) < 3 * ridge
 
@@ -170,8 +155,3 @@ def test_so_many_tokens_are_within_the_time_and_one_more_is_not(model):
         tokens = model.tokens_in(seconds, *row)
         assert model.round_s(tokens, *row) <= seconds or not tokens
         assert tokens == MOST_TOKENS or model.round_s(tokens + 1, *row) > seconds or model.round_s(0, *row) > seconds
-
-
-def test_a_time_that_is_not_a_number_is_refused():
-    with pytest.raises(ValueError, match="not a number"):
-        LINEAR.tokens_in(float("nan"), 1, 0)

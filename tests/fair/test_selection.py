@@ -33,10 +33,8 @@ def choices(candidate: Candidate) -> list[tuple[int, ...]]:
 
 
 def value(candidates: list[Candidate], chosen: list[list[int]]) -> float:
-    return sum(
-        one.worth * sum(path_probability(one)[node] for node in nodes)
-        for one, nodes in zip(candidates, chosen, strict=True)
-    )
+    pairs = zip(candidates, chosen, strict=True)
+    return sum(one.worth * sum(path_probability(one)[node] for node in nodes) for one, nodes in pairs)
 
 
 def num_nodes(chosen: list[list[int]]) -> int:
@@ -63,8 +61,9 @@ def test_the_likeliest_tokens_go_first(budget, nodes):
     assert select(PAIR, budget) == (nodes, True)
 
 
-def test_worth_weighs_probabilities():
+def test_worth_weighs_probabilities_and_of_equals_each_candidates_first_goes_before_any_second():
     assert select([Candidate([0.9]), Candidate([0.6], worth=2.0)], 1).nodes == [[], [0]]
+    assert select([Candidate([1.0] * 3)] * 3, 4).nodes == [[0, 1], [0], [0]]
 
 
 def test_a_clients_need_comes_first_and_the_largest_need_before_others():
@@ -91,17 +90,11 @@ def test_who_has_drafted_nothing_waits_for_longer_rounds_too():
     assert select(alone, 1, round_s=round_s, others=9.0).nodes == [[]]
 
 
-def test_of_equals_each_candidates_first_goes_before_any_second():
-    assert select([Candidate([1.0] * 3)] * 3, 4).nodes == [[0, 1], [0], [0]]
-
-
 def test_a_price_ends_the_choice_where_a_token_costs_more_than_it_brings():
     assert select(PAIR, 9, round_s=linear(1.0, 0.1), price=5.0).nodes == [[0, 1], [0]]
     assert select(PAIR, 9, round_s=linear(1.0, 0.0), price=5.0).nodes == [[0, 1, 2], [0, 1, 2]]
-
-
-def test_a_token_that_brings_just_what_it_costs_is_taken():
-    assert select([Candidate([0.5, 0.9])], 9, round_s=linear(1.0, 1.0), price=0.5).nodes == [[0]]
+    just_enough = [Candidate([0.5, 0.9])]
+    assert select(just_enough, 9, round_s=linear(1.0, 1.0), price=0.5).nodes == [[0]]
 
 
 def test_no_round_is_longer_than_it_may_be():
@@ -118,29 +111,23 @@ def test_siblings_and_any_order_of_nodes():
 @pytest.mark.parametrize(
     ("candidate", "message"),
     [
-        (Candidate([0.5, 1.1]), "within 0 and 1"),
-        (Candidate([float("nan")]), "within 0 and 1"),
-        (Candidate([0.5, 0.5], parents=[1, 0]), "not a tree"),
-        (Candidate([0.5], parents=[3]), "not a tree"),
-        (Candidate([0.5, 0.5, 0.5], parents=[-1, -3, -1]), "not a tree"),
-        (Candidate([0.5], parents=[-1, 0]), "each node has one"),
+        (Candidate([0.5, 1.1]), "within 0 and 1"), (Candidate([float("nan")]), "within 0 and 1"),
+        (Candidate([0.5, 0.5], parents=[1, 0]), "not a tree"), (Candidate([0.5], parents=[3]), "not a tree"),
+        (Candidate([0.5] * 3, parents=[-1, -3, -1]), "not a tree"), (Candidate([0.5], [-1, 0]), "each node has one"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_is_refused(candidate, message):
     with pytest.raises(ConfigError, match=message):
         select([candidate], 3)
 
 
-def test_a_negative_budget_and_a_price_without_time_are_refused():
+def test_nobody_may_be_there_and_a_negative_budget_and_a_price_without_time_are_refused():
+    assert select([], 5, round_s=linear(1.0, 1.0)) == ([], True)
+    assert select([Candidate([])], 5) == ([[]], True)
     with pytest.raises(ConfigError, match="0 or more"):
         select([], -1)
     with pytest.raises(ConfigError, match="round_s"):
         select([], 1, price=1.0)
-
-
-def test_nobody_is_there():
-    assert select([], 5, round_s=linear(1.0, 1.0)) == ([], True)
-    assert select([Candidate([])], 5) == ([[]], True)
 
 
 probabilities = st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.8, 1.0]) | st.floats(0, 1)
@@ -193,12 +180,8 @@ def test_no_other_choice_brings_more_per_second(given_, budget, each):
 @given(candidates(needs=True), st.integers(0, 9))
 def test_a_need_is_met_exactly_where_some_choice_meets_it(candidate, budget):
     paths = path_probability(candidate)
-    possible = any(
-        sum(paths[node] for node in nodes) >= candidate.need - 1e-9
-        for nodes in choices(candidate)
-        if len(nodes) <= budget
-    )
-    assert select([candidate], budget).feasible == possible
+    sums = [sum(paths[node] for node in nodes) for nodes in choices(candidate) if len(nodes) <= budget]
+    assert select([candidate], budget).feasible == (max(sums) >= candidate.need - 1e-9)
 
 
 # AdaServe's Fig. 5: path probabilities .7 .2 .42 .21 .294 .126 and .5 .4 .35 .24 .14 .14; six nodes beside two roots
@@ -206,25 +189,17 @@ FIG_5 = (((0.7, 0.2, 0.6, 0.3, 0.7, 0.3), (-1, -1, 0, 0, 2, 2)), ((0.5, 0.4, 0.7
 
 
 @pytest.mark.parametrize(
-    ("needs", "nodes", "total"),
-    [
-        ((0.6, 0.8), [[0, 2, 4], [0, 1, 2]], 4.664),
-        ((0.6, 1.3), [[0, 2], [0, 1, 2, 3]], 4.61),
-        ((0.6, 1.5), [[0], [0, 1, 2, 3, 4]], 4.33),
-    ],
+    ("need", "nodes", "total"),
+    [(0.8, [[0, 2, 4], [0, 1, 2]], 4.664), (1.3, [[0, 2], [0, 1, 2, 3]], 4.61), (1.5, [[0], [0, 1, 2, 3, 4]], 4.33)],
 )
-def test_the_worked_example_of_adaserve(needs: tuple[float, float], nodes: list[list[int]], total: float) -> None:
+def test_the_worked_example_of_adaserve(need: float, nodes: list[list[int]], total: float) -> None:
     """Needs are beside the token that each round brings, as in the figure; the total counts both roots."""
-    candidates = [Candidate(odds, parents, need=need) for (odds, parents), need in zip(FIG_5, needs, strict=True)]
+    candidates = [Candidate(*FIG_5[0], need=0.6), Candidate(*FIG_5[1], need=need)]
     found = select(candidates, 6)
     assert found.feasible
     assert [sorted(chosen) for chosen in found.nodes] == nodes
     assert 2 + value(candidates, [list(chosen) for chosen in found.nodes]) == pytest.approx(total)
-
-
-def test_needs_beyond_the_budget_of_adaserves_example_are_infeasible() -> None:
-    candidates = [Candidate(odds, parents, need=1.5) for odds, parents in FIG_5]
-    assert not select(candidates, 6).feasible
+    assert not select([Candidate(odds, parents, need=1.5) for odds, parents in FIG_5], 6).feasible
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -21,17 +22,8 @@ from verify_node.slo.promises import Decision, decide
 
 NOW = 1000.0
 ASK = Ask(0.5, 500, 0.1, 40)
-IDLE = Load(
-    NOW,
-    max_sessions=100,
-    num_pages=1000,
-    free_pages=1000,
-    promisable_pages=750,
-    max_round_tokens=2048,
-    fixed_s=0.02,
-    token_s=7e-5,
-    promises=True,
-)
+ROOM: dict[str, Any] = {"max_sessions": 100, "num_pages": 1000, "free_pages": 1000, "promisable_pages": 750}
+IDLE = Load(NOW, max_round_tokens=2048, fixed_s=0.02, token_s=7e-5, promises=True, **ROOM)
 
 
 def replica(name, load=IDLE):
@@ -50,12 +42,9 @@ def test_an_idle_replica_promises_and_one_without_time_memory_or_promises_does_n
     assert not fits(replace(IDLE, owed=(Owed(0.4, 5000, 0.1),)), ASK, NOW)
     assert not fits(IDLE, ASK._replace(deadline_s=0.02), NOW), "no round ends so soon"
     assert fits(IDLE, ASK._replace(deadline_s=inf, tpot_s=None), NOW)
-
-
-def test_rounds_are_planned_longer_by_a_multiple_of_their_usual_error():
     tight = ASK._replace(prompt_tokens=4000, deadline_s=0.5)
     assert fits(IDLE, tight, NOW)
-    assert not fits(replace(IDLE, usual_error=0.2), tight, NOW)
+    assert not fits(replace(IDLE, usual_error=0.2), tight, NOW), "rounds are planned longer by a multiple of it"
 
 
 def test_what_fell_due_since_it_was_told_decodes_and_the_rest_is_due_sooner():
@@ -76,13 +65,10 @@ def test_what_is_waited_for_is_a_round_and_the_share_of_taken_places_of_another(
     assert expected_s(busy(49, round_s=0.1)) == pytest.approx(0.15)
 
 
-def test_a_session_that_cannot_be_promised_goes_to_the_least_loaded_that_fits():
+def test_a_session_that_cannot_be_promised_goes_to_the_least_loaded_that_fits_and_of_equals_to_the_next_by_name():
     others = [replica("b", busy(20)), replica("c", busy(10)), replica("d", replace(IDLE, promisable_pages=0))]
     assert elsewhere(replica("a"), others, ASK, NOW, reason="slo").name == "c"
     assert elsewhere(replica("a"), others[2:], ASK, NOW, reason="slo") is None
-
-
-def test_equals_are_taken_in_the_order_of_names_after_ones_own():
     everybody = [replica(name) for name in "abcd"]
     assert [elsewhere(one, everybody, ASK, NOW, reason="slo").name for one in everybody] == ["b", "c", "d", "a"]
 
@@ -121,45 +107,34 @@ def test_what_was_sent_counts_before_the_replica_tells_again():
     while fits(load, ASK, NOW + 0.1):
         load, number = with_one_more(load, ASK, NOW + 0.1), number + 1
     assert 5 < number < 20, "some 6,000 tokens are read in half a second"
-    assert (load.num_sessions, load.free_pages, load.promisable_pages) == (
-        number,
-        1000 - 40 * number,
-        750 - 40 * number,
-    )
+    assert (load.num_sessions, load.free_pages) == (number, 1000 - 40 * number)
+    assert load.promisable_pages == 750 - 40 * number
     assert load.owed[0] == Owed(NOW + 0.1 - NOW + 0.5, 500, 0.1, 40)
 
 
 rates = st.sampled_from([None, 0.05, 0.1, 0.2])
-asks = st.builds(
-    lambda due_s, *rest: Ask(due_s, *rest),
-    st.just(inf) | st.floats(0.0, 3.0),
-    st.integers(0, 3000),
-    rates,
-    st.integers(0, 300),
-)
+due = st.just(inf) | st.floats(0.0, 3.0)
+asks = st.tuples(due, st.integers(0, 3000), rates, st.integers(0, 300)).map(lambda values: Ask(*values))
 targets = st.sampled_from(["", "f", "g"])
+paces = st.builds(Pace, st.sampled_from([0.05, 0.1, 0.2]), st.integers(0, 40))
+owed_ones = st.builds(Owed, st.floats(-1.0, 3.0), st.integers(0, 2000), rates, st.integers(0, 100))
+COSTS: dict[str, list[Any]] = {"fixed_s": [0.0, 0.02], "token_s": [0.0, 7e-5], "session_s": [0.0, 1e-4, 1e-2]}
+COSTS |= {"context_s": [0.0, 1e-7, 1e-5], "round_s": [0.0, 0.03, 0.3], "max_round_tokens": [1, 64, 2048]}
 loads = st.builds(
     Load,
     told_at=st.floats(NOW - 20.0, NOW),
-    target_fingerprint=st.sampled_from(["", "f", "g"]),
+    target_fingerprint=targets,
     is_draining=st.booleans(),
     num_sessions=st.integers(0, 60),
     max_sessions=st.integers(1, 60),
     num_pages=st.just(1000),
     promisable_pages=st.integers(0, 1000),
     context_tokens=st.integers(0, 40_000),
-    round_s=st.sampled_from([0.0, 0.03, 0.3]),
-    max_round_tokens=st.sampled_from([1, 64, 2048]),
-    fixed_s=st.sampled_from([0.0, 0.02]),
-    token_s=st.sampled_from([0.0, 7e-5]),
-    session_s=st.sampled_from([0.0, 1e-4, 1e-2]),
-    context_s=st.sampled_from([0.0, 1e-7, 1e-5]),
     usual_error=st.floats(0.0, 0.5),
     promises=st.booleans(),
-    paces=st.lists(st.builds(Pace, st.sampled_from([0.05, 0.1, 0.2]), st.integers(0, 40)), max_size=3).map(tuple),
-    owed=st.lists(
-        st.builds(Owed, st.floats(-1.0, 3.0), st.integers(0, 2000), rates, st.integers(0, 100)), max_size=4
-    ).map(tuple),
+    paces=st.lists(paces, max_size=3).map(tuple),
+    owed=st.lists(owed_ones, max_size=4).map(tuple),
+    **{name: st.sampled_from(values) for name, values in COSTS.items()},
 )
 replicas = st.lists(st.none() | loads, min_size=1, max_size=6).map(
     lambda found: [replica(f"r{number}", load) for number, load in enumerate(found)]
@@ -195,11 +170,8 @@ def test_two_replicas_never_send_a_session_to_and_fro(here, there, ask, was_coun
 
 
 def counted(load, ask, number):
-    return replace(
-        load,
-        num_sessions=max(0, load.num_sessions + number),
-        context_tokens=max(0, load.context_tokens + number * ask.prompt_tokens),
-    )
+    context = max(0, load.context_tokens + number * ask.prompt_tokens)
+    return replace(load, num_sessions=max(0, load.num_sessions + number), context_tokens=context)
 
 
 @given(loads, asks, st.integers(0, 5), st.integers(0, 500))
@@ -220,14 +192,8 @@ def test_who_owes_more_promises_no_more(load, ask, tokens, sessions):
     assert not fits(replace(load, paces=more or load.paces), ask, NOW)
 
 
-deadlines = st.builds(
-    deadline,
-    st.binary(min_size=4, max_size=4),
-    st.floats(NOW - 1.0, NOW + 3.0),
-    st.integers(2, 3000),
-    rates,
-    st.integers(0, 100),
-)
+keys, dues = st.binary(min_size=4, max_size=4), st.floats(NOW - 1.0, NOW + 3.0)
+deadlines = st.builds(deadline, keys, dues, st.integers(2, 3000), rates, st.integers(0, 100))
 
 
 @st.composite
@@ -251,18 +217,9 @@ def test_a_summary_decides_as_the_replica_does(held, ask, error, context_s, cont
     new = deadline(b"new", NOW + min(ask.deadline_s, 10.0), ask.prompt_tokens, ask.tpot_s, ask.pages)
     (is_kept,) = decide(held, [new], Decision(NOW, rounds, 1000, defaultdict(lambda: 1.0)))
     paces, owed = summary(held.values(), NOW)
-    load = replace(
-        IDLE,
-        num_sessions=len(held),
-        promisable_pages=max(0, 750 - sum(one.pages for one in held.values())),
-        context_tokens=context,
-        session_s=1e-5,
-        context_s=context_s,
-        usual_error=error,
-        paces=paces,
-        owed=owed,
-    )
-    assert fits(load, ask, NOW) == is_kept
+    pages = max(0, 750 - sum(one.pages for one in held.values()))
+    load = replace(IDLE, num_sessions=len(held), promisable_pages=pages, context_tokens=context, session_s=1e-5)
+    assert fits(replace(load, context_s=context_s, usual_error=error, paces=paces, owed=owed), ask, NOW) == is_kept
 
 
 def test_a_summary_by_hand():
@@ -276,15 +233,9 @@ def test_a_summary_by_hand():
     assert summary(own, 1.15)[0] == (Pace(0.1 * CATCHING_UP, 3), Pace(0.2, 1)), "who is behind catches up"
 
 
-def test_a_summary_tells_the_tightest():
-    own = [
-        deadline(number.to_bytes(2, "big"), 1000.0 - number, 0 if number % 2 else 10, 0.1 + 0.001 * number)
-        for number in range(600)
-    ]
+def test_a_summary_tells_the_tightest_and_times_beyond_what_can_be_told_as_the_longest():
+    own = [deadline(n.to_bytes(2, "big"), 1000.0 - n, 0 if n % 2 else 10, 0.1 + 0.001 * n) for n in range(600)]
     paces, owed = summary(own, 0.0)
     assert [one.deadline_s for one in owed] == [402.0 + 2 * number for number in range(MAX_OWED)]
     assert (len(paces), paces[0].num_sessions, paces[-1].num_sessions) == (MAX_PACES, 1, 300 - MAX_PACES + 1)
-
-
-def test_times_beyond_what_can_be_told_are_told_as_the_longest():
     assert summary([deadline(b"a", inf, 10, None)], 0.0)[1][0].deadline_s == 1e6

@@ -32,17 +32,13 @@ def write(path: Path, whole: Table) -> None:
     files.write_whole(path, msgspec.json.encode(whole))
 
 
-def test_what_a_person_writes_is_read(tmp_path: Path) -> None:
+def test_what_a_person_writes_is_read_and_what_is_written_is_read_again(tmp_path: Path) -> None:
     path = written(tmp_path, {"replicas": [entry(1), entry(2, public_key=KEY)]})
     first, second = table.read(path).replicas
     assert first == Replica("r1", "tcp://10.0.0.1:5555")
     assert (second.public_key, second.load) == (KEY, None)
-
-
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     load = Load(told_at=1e9, boot_id="ab", num_sessions=3, max_sessions=8, round_s=0.02)
     whole = Table((Replica("a", "tcp://h:1", KEY, load), Replica("b", "tcp://h:2", KEY)))
-    path = tmp_path / "peers.json"
     write(path, whole)
     assert table.read(path) == whole
     assert path.stat().st_mode & 0o777 == 0o600

@@ -122,9 +122,6 @@ def test_long_matches_and_agreement_raise_the_probability():
         return draft(GrowingText(text), [history], 1, sampling=GREEDY, least_probability=0).probabilities[0]
 
     short, longer = probabilities([1, 2], [1, 2, 3]), probabilities([7, 8, 9, 1, 2], [7, 8, 9, 1, 2, 3])
-    often, split = (
-        probabilities([1, 2], *[[1, 2, 3]] * 4),
-        probabilities([1, 2], [1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 4]),
-    )
+    often, split = probabilities([1, 2], *[[1, 2, 3]] * 4), probabilities([1, 2], *[[1, 2, 3]] * 3, [1, 2, 4])
     assert split < short < longer
     assert split < short < often

@@ -58,7 +58,7 @@ def test_one_user_never_pushes_out_the_others(length):
     assert texts(found, "greedy")[-1] == [199] * min(length, 30)
 
 
-def test_where_everybody_has_one_text_the_one_away_longest_makes_room():
+def test_where_everybody_has_one_text_the_one_away_longest_makes_room_and_nobody_while_others_have_several():
     found = History(100, per_user=True)
     for user in "abcd":
         found.add(user, [1] * 25)
@@ -66,9 +66,6 @@ def test_where_everybody_has_one_text_the_one_away_longest_makes_room():
     assert texts(found, "a") == [[2] * 5]
     found.add("e", [3] * 25)
     assert [user for user in "abcde" if texts(found, user)] == ["a", "c", "d", "e"]
-
-
-def test_who_has_one_text_keeps_it_while_others_have_several():
     found = History(100, per_user=True)
     found.add("a", [1] * 25)
     for user in "bcd":

@@ -35,10 +35,7 @@ def test_what_was_dropped_drafts_no_more():
     found.add([9])
     assert not find(GrowingText([1, 2]), [found])
     assert find(GrowingText([5, 6]), [found])
-
-
-def test_of_a_text_beyond_the_bound_the_end_is_kept():
-    found = NgramIndex(5)
+    found = NgramIndex(5)  # of a text beyond the bound the end is kept
     found.add(range(9))
     found.add([])
     assert texts_of(found) == [[4, 5, 6, 7, 8]]

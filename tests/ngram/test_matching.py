@@ -66,14 +66,11 @@ def test_the_blend_is_the_one_of_its_definition(seed):
     assert num_places == sum(token not in banned for level in expected.values() for token in level)
 
 
-def test_a_blend_by_hand():
+def test_a_blend_by_hand_in_which_the_end_of_a_text_is_no_token():
     # the longest order saw 7 once: 1 / 1.5; both orders 7 twice and 8 once: 3 / (3 + 1) of what is left
     shares, num_places = blend([[7], [7, 8]])
     assert shares == pytest.approx({7: 2 / 3 + 1 / 3 * 3 / 4 * 2 / 3, 8: 1 / 3 * 3 / 4 * 1 / 3})
     assert num_places == 3
-
-
-def test_the_end_of_a_text_is_no_token():
     shares, num_places = blend([[-1], [5, -1, 5]])
     assert shares == pytest.approx({5: 2 / 2.5})
     assert num_places == 2
@@ -90,11 +87,6 @@ def test_no_match_runs_over_a_border():
     assert follow([level], 1) == [[-1]]  # and nothing is known beyond the text
 
 
-def test_a_match_is_at_most_so_long():
-    (level,) = find(GrowingText(range(100, 150)), [index_of([[*range(100, 150), 7]])])
-    assert level.order == MAX_ORDER
-
-
 def test_what_survives_matches_one_token_more():
     tokens = array("i", (-1, 5, 6, -1))
     matches = [Matches(MAX_ORDER, [(tokens, 1)]), Matches(3, [(tokens, 2)]), Matches(2, [(tokens, 1), (tokens, 2)])]
@@ -102,7 +94,9 @@ def test_what_survives_matches_one_token_more():
     assert found == [Matches(MAX_ORDER, [(tokens, 1)]), Matches(3, [(tokens, 1)])]
 
 
-def test_only_the_newest_places_count():
+def test_a_match_is_at_most_so_long_and_only_the_newest_places_count():
+    (level,) = find(GrowingText(range(100, 150)), [index_of([[*range(100, 150), 7]])])
+    assert level.order == MAX_ORDER
     history = index_of([[1, 2, number] for number in range(10, 10 + 3 * MAX_PLACES)])
     (level,) = find(GrowingText([1, 2]), [history])
     assert follow([level], 0) == [list(range(9 + 3 * MAX_PLACES, 9 + 2 * MAX_PLACES, -1))]

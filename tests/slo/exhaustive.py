@@ -7,6 +7,7 @@ from goodspeed.slo.admit import Ask
 
 SLACK = 1e-6
 TokensIn = Callable[[float], float]
+Places = tuple[int, ...]
 
 
 def prefill_budget(seconds: float, decoding: Counter[float], tokens_in: TokensIn) -> float:
@@ -26,18 +27,14 @@ def can_decode(decoding: Counter[float], tokens_in: TokensIn) -> bool:
     return tokens_in(min(decoding)) / min(decoding) >= load * (1 - SLACK)
 
 
-def kept_sets(
-    asks: Sequence[Ask], decoding: Sequence[float], tokens_in: TokensIn, pages: float
-) -> Iterator[tuple[int, ...]]:
+def kept_sets(asks: Sequence[Ask], decoding: Sequence[float], tokens_in: TokensIn, pages: float) -> Iterator[Places]:
     """The places of every set that can be kept, with all promised ones in it.
 
     An ask that cannot be kept after some others cannot be after these and further ones, either; so that branch ends.
     """
     order = sorted(range(len(asks)), key=lambda place: asks[place].deadline_s)
 
-    def further(
-        taken: tuple[int, ...], rest: list[int], at_s: float, left: float, now: Counter[float], free: float
-    ) -> Iterator[tuple[int, ...]]:
+    def further(taken: Places, rest: list[int], at_s, left, now: Counter[float], free) -> Iterator[Places]:
         if not any(asks[place].promised for place in rest):
             yield taken
         for index, place in enumerate(rest):

@@ -24,11 +24,8 @@ def test_figure_3_of_slos_serve_three_of_four_are_promised():
     assert six(*[Ask(6.0, 6, 1.0)] * 4, decoding=[1.0] * 3) == [True, True, True, False]
 
 
-def test_nobody_asks():
-    assert six() == []
-
-
 def test_the_prompt_has_to_be_read_by_its_deadline():
+    assert six() == []
     assert six(Ask(2.0, 12, None)) == [True]
     assert six(Ask(2.0, 13, None)) == [False]
     assert six(Ask(2.0, 7, None), decoding=[1.0] * 3) == [False], "six are left in two slots"
@@ -53,10 +50,8 @@ def test_decoding_has_to_go_on_for_ever():
     assert six(one, decoding=[1.0] * 6) == [False]
     assert six(Ask(100.0, 1, 0.5), decoding=[1.0] * 4) == [True], "two more a second"
     assert six(Ask(100.0, 1, 0.1)) == [False], "no round of a tenth of a second carries a token"
-
-
-def test_while_those_who_decode_cannot_be_kept_nobody_is_promised():
-    assert six(Ask(100.0, 1, None), decoding=[1.0] * 7) == [False]
+    assert six(Ask(1.0, 1, 1e-320)) == [False], "nor can a rate beyond all numbers be kept"
+    assert six(Ask(100.0, 1, None), decoding=[1.0] * 7) == [False], "those who decode cannot be kept"
 
 
 def test_a_deadline_that_is_over_cannot_be_kept():
@@ -86,17 +81,13 @@ def test_no_more_memory_is_promised_than_is_free():
     assert six(*asks, pages=6, policy="edf") == [True, False, False]
 
 
-def test_who_was_promised_before_stays():
+@pytest.mark.parametrize("policy", ADMISSION.names)
+def test_who_was_promised_before_stays_and_while_that_cannot_be_kept_nothing_new_is_promised(policy):
     before, new = Ask(1.0, 6, None, promised=True), Ask(0.5, 1, None, value=9.0)
-    for policy in ADMISSION.names:
-        assert six(before, new, policy=policy) == [True, False]
-        assert six(new, before, policy=policy) == [False, True]
+    assert six(before, new, policy=policy) == [True, False]
+    assert six(new, before, policy=policy) == [False, True]
     assert six(before, Ask(2.0, 6, None)) == [True, True]
-
-
-def test_while_a_promise_cannot_be_kept_nothing_new_is_promised():
-    for policy in ADMISSION.names:
-        assert six(Ask(1.0, 7, None, promised=True), Ask(99.0, 1, None), policy=policy) == [True, False]
+    assert six(Ask(1.0, 7, None, promised=True), Ask(99.0, 1, None), policy=policy) == [True, False]
 
 
 @pytest.mark.parametrize("tokens", [nan, inf, -1.0])
@@ -108,10 +99,6 @@ def test_an_impossible_number_of_tokens_is_refused(tokens):
 def test_an_unknown_policy_is_refused():
     with pytest.raises(ConfigError, match="'later'; choose one of: dp, edf, none"):
         six(policy="later")
-
-
-def test_a_rate_beyond_all_numbers_is_not_promised():
-    assert six(Ask(1.0, 1, 1e-320)) == [False]
 
 
 def best_value(world: World) -> float | None:

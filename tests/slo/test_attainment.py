@@ -15,18 +15,15 @@ def written(*deliveries, asked_at=10.0, slo=NO_OBJECTIVES):
     return times
 
 
-def test_times_are_those_of_the_reader():
+def test_times_are_those_of_the_reader_and_there_are_none_before_there_are_tokens():
     times = written((1, 10.5), (3, 10.6), (0, 10.9), (2, 11.0))
     assert (times.ttft_s, times.tpot_s, times.num_tokens) == (0.5, 0.1, 6)
-
-
-def test_before_there_are_tokens_there_are_no_times():
     assert (written().ttft_s, written().tpot_s) == (None, None)
     assert written((1, 10.5)).tpot_s is None
     assert written((3, 10.5)).tpot_s == 0.0, "all of them came at once"
 
 
-def test_both_objectives_have_to_be_kept():
+def test_both_objectives_have_to_be_kept_where_no_token_keeps_none_and_one_token_any_tpot():
     def outcome(*slo):
         return written((1, 10.5), (5, 11.0), slo=Objectives(*slo)).kept().outcome
 
@@ -35,9 +32,6 @@ def test_both_objectives_have_to_be_kept():
     assert outcome(0.4, 0.09) == "late", "what comes first counts"
     assert outcome(0.5, 0.09) == "slow"
     assert outcome() == "attained"
-
-
-def test_a_text_without_tokens_kept_nothing_and_one_of_one_token_any_tpot():
     assert written(slo=Objectives(ttft_s=1.0)).kept().outcome == "late"
     assert written(slo=Objectives(tpot_s=1.0)).kept().outcome == "late"
     assert written((1, 10.5), slo=Objectives(1.0, 0.001)).kept().outcome == "attained"

@@ -20,11 +20,8 @@ def test_tokens_of_those_who_take_part() -> None:
     """10 ms, 2 sessions of 2 ms and 100 cached tokens of 10 us leave 15 of 30 ms."""
     assert int(rounds().tokens_in(0.03) + 1e-6) == 15
     assert rounds().least_s == pytest.approx(0.01 + 0.002 + 0.004 + 0.001)
-
-
-def test_more_time_than_a_round_takes_is_several_rounds() -> None:
     largest_s = 0.01 + 0.064 + 0.004 + 0.001
-    assert rounds().tokens_in(2 * largest_s + 1e-9) == pytest.approx(128, abs=1e-3)
+    assert rounds().tokens_in(2 * largest_s + 1e-9) == pytest.approx(128, abs=1e-3), "more time is several rounds"
 
 
 def test_what_rounds_take_beside_their_tokens_leaves_fewer_of_these() -> None:
@@ -39,15 +36,8 @@ def test_a_token_of_best_effort_brings_its_session_and_its_text() -> None:
     assert rounds().beside(0.03 + 1e-9, 5, [200] * 50) == 2
     assert rounds().beside(0.03 + 1e-9, 5, [200]) == 6, "4 more are the same session's"
     assert rounds().beside(0.03 + 1e-9, 5, []) == 10, "drafts of promised texts bring none"
-
-
-def test_a_long_text_that_would_come_later_takes_nothing_from_those_before_it() -> None:
-    assert rounds().beside(0.03 + 1e-9, 5, [200, 200, 100_000]) == 2
-
-
-def test_nothing_is_left_beside_as_many_tokens_as_there_may_be() -> None:
-    assert rounds().beside(0.03, 15, [200]) == 0
-    assert rounds(most=8).beside(10.0, 8, [200]) == 0
+    assert rounds().beside(0.03 + 1e-9, 5, [200, 200, 100_000]) == 2, "a long text takes nothing from those before it"
+    assert rounds().beside(0.03, 15, [200]) == rounds(most=8).beside(10.0, 8, [200]) == 0, "as many as there may be"
 
 
 def test_what_is_carried_for_sure_is_less_the_worse_rounds_are_known() -> None:
@@ -55,15 +45,12 @@ def test_what_is_carried_for_sure_is_less_the_worse_rounds_are_known() -> None:
     for place in range(50):
         unsure.observe(10, 2, 100, 0.05 if place % 2 else 0.01)
     assert unsure.usual_error > 0.0
-    assert Capacity(unsure, unsure.usual_error, 64, 2, 100).least_s > (
-        1 + SURE * unsure.usual_error
-    ) * 0.9 * unsure.round_s(2, 2, 100)
+    usual_s = unsure.round_s(2, 2, 100)
+    assert Capacity(unsure, unsure.usual_error, 64, 2, 100).least_s > (1 + SURE * unsure.usual_error) * 0.9 * usual_s
 
 
 @given(st.floats(0.0, 1e6), st.floats(0.0, 1e6), st.integers(1, 4096), st.floats(min_value=-1e300, max_value=np.inf))
-def test_rounds_of_any_told_model_carry_a_number_of_tokens(
-    fixed_s: float, token_s: float, most: int, seconds: float
-) -> None:
+def test_rounds_of_any_told_model_carry_a_number_of_tokens(fixed_s, token_s, most, seconds):
     carried = Capacity(Linear(fixed_s, token_s), 0.0, most, 3, 100.0).tokens_in(seconds)
     assert 0 <= carried <= MOST_TOKENS
 

@@ -44,16 +44,10 @@ def draw(rng: random.Random, most: int = 10, *, promised: bool = False) -> World
     tiers = [*TIERS[: rng.randint(1, 3)], *([None] if rng.random() < 0.2 else [])]
     values = rng.choice([(1.0,), (1.0, 2.0, 3.0), tuple(rng.uniform(0.1, 5.0) for _ in range(10))])
     longest = rng.choice([30, 300, 1000])
-    asks = [
-        Ask(
-            rng.choice([rng.uniform(-0.05, 2.0), rng.choice([0.0, 0.5, 1.0])]),
-            rng.randint(0, longest),
-            rng.choice(tiers),
-            rng.randint(0, 20),
-            rng.choice(values),
-            promised and rng.random() < 0.15,
-        )
-        for _ in range(rng.randint(0, most))
-    ]
+    asks = []
+    for _ in range(rng.randint(0, most)):
+        due, prompt = rng.choice([rng.uniform(-0.05, 2.0), rng.choice([0.0, 0.5, 1.0])]), rng.randint(0, longest)
+        asked = rng.choice(tiers), rng.randint(0, 20), rng.choice(values)
+        asks.append(Ask(due, prompt, *asked, promised=promised and rng.random() < 0.15))
     decoding = [rng.choice(TIERS) for _ in range(rng.choice([0, 0, 3, 20]))]
     return World(asks, decoding, machine(rng), rng.choice([None, rng.randint(0, 150)]))

@@ -31,21 +31,9 @@ def main() -> int:
 
 def made_up(model: str, round_s: float) -> Profile:
     """A profile by which drafted tokens take no time."""
-    roofline = Roofline((Linear(fixed_s=round_s),))
-    return Profile(
-        model=model,
-        device="cpu",
-        hardware="",
-        engine="torch",
-        dtype="float32",
-        threads=1,
-        versions={},
-        num_passes=0,
-        wall_s=0.0,
-        samples=[Sample(512, 1, 0, round_s)],
-        roofline=roofline,
-        roofline_r2=1.0,
-    )
+    where: Any = {"device": "cpu", "hardware": "", "engine": "torch", "dtype": "float32", "threads": 1, "versions": {}}
+    fitted: Any = {"roofline": Roofline((Linear(fixed_s=round_s),)), "roofline_r2": 1.0}
+    return Profile(model=model, num_passes=0, wall_s=0.0, samples=[Sample(512, 1, 0, round_s)], **where, **fitted)
 
 
 if __name__ == "__main__":

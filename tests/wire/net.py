@@ -48,9 +48,7 @@ class Net:
         self.enrolled.add(pair.public_key)
         return pair
 
-    def draft(
-        self, pair: KeyPair | None = None, *, verify_key: str | None = None, endpoint: str | None = None
-    ) -> DraftChannel:
+    def draft(self, pair: KeyPair | None = None, *, verify_key=None, endpoint=None) -> DraftChannel:
         keys = ClientKeys(pair, verify_key or self.pair.public_key) if pair is not None else None
         channel = connect_draft(endpoint or self.verify.endpoint, max_message_bytes=LIMIT, keys=keys)
         self.channels.append(channel)
@@ -85,9 +83,15 @@ def raw_socket(endpoint: str, kind: int = zmq.DEALER, /, **options: Any) -> Iter
         yield peer
 
 
+@contextmanager
+def monitored(peer: "zmq.Socket[bytes]", events: int = zmq.EVENT_ALL) -> Iterator["zmq.Socket[bytes]"]:
+    """A socket on which ZeroMQ tells what becomes of a peer's connection from now on."""
+    with peer.get_monitor_socket(events) as monitor:
+        monitor.rcvtimeo = TIMEOUT_S * 1000
+        yield monitor
+        peer.disable_monitor()
+
+
 def curve(pair: KeyPair, verify_key: str) -> dict[str, bytes]:
-    return {
-        "curve_publickey": pair.public_key.encode(),
-        "curve_secretkey": pair.secret_key.encode(),
-        "curve_serverkey": verify_key.encode(),
-    }
+    values = {"publickey": pair.public_key, "secretkey": pair.secret_key, "serverkey": verify_key}
+    return {f"curve_{name}": key.encode() for name, key in values.items()}

@@ -10,18 +10,9 @@ from hypothesis import given
 from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError, WrongVersion
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, decode_up, encode, max_message_bytes, refusal_for
 from goodspeed.wire.fields import MAX_DRAFT
+from goodspeed.wire.generation import Sampling
 from goodspeed.wire.handshake import VERSION, Heartbeat, Hello
-from goodspeed.wire.messages import (
-    Ack,
-    DownMessage,
-    Draft,
-    OpenSession,
-    Refusal,
-    Sampling,
-    TokenLogprobs,
-    UpMessage,
-    Verdict,
-)
+from goodspeed.wire.messages import Ack, DownMessage, Draft, OpenSession, Refusal, TokenLogprobs, UpMessage, Verdict
 from tests.fuzz.damage import HEADERS
 from tests.strategies import DOWN, UP, messages
 
@@ -61,10 +52,12 @@ def test_down_messages_come_back_as_they_were(message: DownMessage) -> None:
     assert decode_down(encode(message, LIMIT), LIMIT) == message
 
 
-def test_directions_are_kept_apart() -> None:
+def test_directions_are_kept_apart_and_more_bytes_after_a_message_are_refused() -> None:
     verdict = Verdict(SESSION, 1, 3, (4,), 1, 1, 5)
     assert refused(decode_up, encode(verdict, LIMIT))
     assert refused(decode_down, encode(DRAFT, LIMIT))
+    assert refused(decode_up, encode(DRAFT, LIMIT) + b"\x00")
+    assert refused(decode_up, encode(HELLO, LIMIT) * 2)
 
 
 def in_every_field(hostile: bytes) -> list[bytes]:
@@ -88,15 +81,12 @@ def test_gigabyte_headers_cost_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize("opening", [b"\x91", b"\x81\xa1a", b"\xdd\x00\x00\x00\x01"])
-def test_deep_nesting_is_refused(opening: bytes) -> None:
+def test_deep_nesting_is_refused_also_behind_a_foreign_handshake(opening: bytes) -> None:
     for wire in in_every_field(opening * 50_000):
         assert refused(decode_up, wire)
         assert refused(decode_down, wire)
-
-
-def test_deep_nesting_behind_a_foreign_handshake_is_refused() -> None:
-    assert refused(decode_up, b"\x93\xa5hello\x02" + b"\x91" * 50_000)
-    assert refused(decode_up, b"\x93\xa5hello\x02" + b"\x91" * 50_000 + b"\xc0")
+    for end in (b"", b"\xc0"):
+        assert refused(decode_up, b"\x93\xa5hello\x02" + opening * 50_000 + end)
 
 
 @pytest.mark.parametrize("text", [b"\xa1\xff", b"\xa3\xed\xa0\x80", b"\xa4\xf0\x9f\x98\xff", b"\xa1\x00"])
@@ -107,23 +97,15 @@ def test_text_that_is_no_text_is_refused(text: bytes) -> None:
     assert refused(decode_up, encode(HELLO, LIMIT).replace(b"\xa6edge-1", text))
 
 
-def test_more_bytes_after_a_message_are_refused() -> None:
-    assert refused(decode_up, encode(DRAFT, LIMIT) + b"\x00")
-    assert refused(decode_up, encode(HELLO, LIMIT) * 2)
-
-
-def test_hostile_words_are_not_repeated_at_length() -> None:
-    with pytest.raises(MalformedMessage) as caught:
-        decode_up(msgspec.msgpack.encode(["<script>\x1b[31m" + "evil" * 5000]), LIMIT)
-    assert "evil" not in str(caught.value)
-    assert len(str(caught.value)) <= 200
-
-
-def test_malformed_messages_say_where() -> None:
+def test_malformed_messages_say_where_and_hostile_words_are_not_repeated_at_length() -> None:
     values = msgspec.msgpack.decode(encode(DRAFT, LIMIT))
     values[3] = "three"
     with pytest.raises(MalformedMessage, match=r"Expected `int`, got `str` - at `\$\[3\]`"):
         decode_up(msgspec.msgpack.encode(values), LIMIT)
+    with pytest.raises(MalformedMessage) as caught:
+        decode_up(msgspec.msgpack.encode(["<script>\x1b[31m" + "evil" * 5000]), LIMIT)
+    assert "evil" not in str(caught.value)
+    assert len(str(caught.value)) <= 200
 
 
 def test_size_is_limited_on_both_sides() -> None:
@@ -143,34 +125,29 @@ def test_size_is_limited_on_both_sides() -> None:
 )
 def test_the_limit_admits_the_largest_messages(context_len: int, max_length: int, vocab_size: int) -> None:
     limit = max_message_bytes(context_len, max_length, vocab_size)
-    last = (1 << 31) - 1
-    opened = OpenSession(SESSION, 1 << 61, (last,) * context_len, (), Sampling(), 1, stop_ids=(last,) * 64)
+    last, large = (1 << 31) - 1, 1 << 61
+    text = (last,) * context_len
+    opened = OpenSession(SESSION, large, text, (), Sampling(), 1, stop_ids=(last,) * 64)
     assert decode_up(encode(opened, limit), limit) == opened
-    told = TokenLogprobs(-1.5, (last,) * 20, (-1.5,) * 20)
-    verdict = Verdict(
-        SESSION,
-        1 << 61,
-        1 << 61,
-        (last,) * context_len,
-        MAX_DRAFT,
-        MAX_DRAFT,
-        1 << 61,
-        "length",
-        logprobs=(told,) * context_len,
-    )
+    told = (TokenLogprobs(-1.5, (last,) * 20, (-1.5,) * 20),) * context_len
+    verdict = Verdict(SESSION, large, large, text, MAX_DRAFT, MAX_DRAFT, large, "length", logprobs=told)
     refusal = Refusal("malformed", "\U0001f600" * 2048, "\U0001f600" * 2048, SESSION)
     for down in (verdict, refusal):
         assert decode_down(encode(down, limit), limit) == down
     for entry_bytes in (vocab_size * 4, min(vocab_size, 256) * 6):
         proposal = bytes(max_length * (entry_bytes + 32))
-        draft = Draft(SESSION, 1 << 61, 1 << 61, (last,) * max_length, proposal=proposal)
+        draft = Draft(SESSION, large, large, (last,) * max_length, proposal=proposal)
         assert decode_up(encode(draft, limit), limit) == draft
 
 
-def test_the_limit_itself_is_limited() -> None:
+def test_the_limit_itself_is_limited_and_small_messages_are_small() -> None:
     assert max_message_bytes(1 << 20, 1024, 1 << 20) == MAX_MESSAGE_BYTES
     assert max_message_bytes(2048, 24, 4096) < 1 << 20
     assert max_message_bytes(40_960, 16, 151_936) < 1 << 24
+    assert len(encode(Ack(SESSION, 1, 100), LIMIT)) < 32
+    assert len(encode(Heartbeat(BOOT), LIMIT)) < 32
+    draft = Draft(SESSION, 1, 200, tuple(range(1000, 1004)), bytes(4))
+    assert len(encode(draft, LIMIT)) < 60
 
 
 @pytest.mark.parametrize(
@@ -183,11 +160,10 @@ def test_the_limit_itself_is_limited() -> None:
     ],
 )
 def test_a_draft_node_of_another_version_is_refused_by_name(values: list[object]) -> None:
-    with pytest.raises(
-        WrongVersion, match=f"draft node speaks version {values[1]} of the protocol, not {VERSION}"
-    ) as e:
+    why = f"draft node speaks version {values[1]} of the protocol, not {VERSION}"
+    with pytest.raises(WrongVersion, match=why) as error:
         decode_up(msgspec.msgpack.encode(values), LIMIT)
-    assert refusal_for(e.value).code == "version"
+    assert refusal_for(error.value).code == "version"
 
 
 def test_a_verify_node_of_another_version_is_refused_by_name() -> None:
@@ -204,12 +180,8 @@ def test_this_version_malformed_is_not_called_another_version() -> None:
         decode_up(msgspec.msgpack.encode(["hello", VERSION, "edge-1"]), LIMIT)
     with pytest.raises(MalformedMessage):
         decode_down(msgspec.msgpack.encode(["refusal", "malformed", "what"]), LIMIT)
-
-
-def test_a_refusal_of_a_later_release_is_understood_as_one() -> None:
-    refusal = decode_down(msgspec.msgpack.encode(["refusal", "unheard_of", "what", "do"]), LIMIT)
-    assert isinstance(refusal, Refusal)
-    assert refusal.code == "unheard_of"
+    later = decode_down(msgspec.msgpack.encode(["refusal", "unheard_of", "what", "do"]), LIMIT)
+    assert later == Refusal("unheard_of", "what", "do"), "a later release's refusal is understood as one"
 
 
 def test_refusals_name_the_reason() -> None:
@@ -217,10 +189,3 @@ def test_refusals_name_the_reason() -> None:
     assert (too_large.code, too_large.what) == ("too_large", "a message of 9 bytes exceeds the limit of 8")
     assert refusal_for(MalformedMessage("x" * 9999)).code == "malformed"
     assert len(refusal_for(MalformedMessage("x" * 9999)).what) == 2048
-
-
-def test_small_messages_are_small() -> None:
-    assert len(encode(Ack(SESSION, 1, 100), LIMIT)) < 32
-    assert len(encode(Heartbeat(BOOT), LIMIT)) < 32
-    draft = Draft(SESSION, 1, 200, tuple(range(1000, 1004)), bytes(4))
-    assert len(encode(draft, LIMIT)) < 60

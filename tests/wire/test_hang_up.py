@@ -8,8 +8,7 @@ import ctypes
 import os
 import resource
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import msgspec
@@ -25,7 +24,7 @@ from goodspeed.wire.zmq.authentication import new_pair
 from goodspeed.wire.zmq.connection_guard import ROOM, Guard, accepted, cut, peer_of
 from tests.descriptors import at_most
 from tests.waiting import arrival, run_async, until
-from tests.wire.net import LIMIT, hello, network, raw_socket
+from tests.wire.net import LIMIT, hello, monitored, network, raw_socket
 from tests.wire.test_transport import SESSION, ack, verdict
 
 pytestmark = pytest.mark.alone
@@ -33,14 +32,11 @@ pytestmark = pytest.mark.alone
 LAST_WORD = Refusal("barred", "this draft node sent rubbish", "reconnect after 30 s")
 
 
-@contextmanager
-def disconnections(peer: "zmq.Socket[bytes]") -> "Iterator[zmq.Socket[bytes]]":
-    monitor = peer.get_monitor_socket(zmq.EVENT_DISCONNECTED)
-    try:
-        yield monitor
-    finally:
-        peer.disable_monitor()
-        monitor.close(linger=0)
+async def until_cut(verify: VerifyChannel, honest: DraftChannel, num_cut: int) -> None:
+    """Serves an honest draft node until so many connections are cut."""
+    while verify.transport.num_cut < num_cut:
+        await honest.send(hello("honest"))
+        assert (await arrival(verify)).message == hello("honest")
 
 
 def noticed(monitor: "zmq.Socket[bytes]") -> bool:
@@ -54,7 +50,8 @@ async def test_who_is_barred_gets_a_last_word_and_is_cut() -> None:
     async with network() as net:
         net.verify.transport.bar(barred)
         honest = net.draft()
-        with raw_socket(net.verify.endpoint, routing_id=b"hostile") as peer, disconnections(peer) as monitor:
+        hostile = raw_socket(net.verify.endpoint, routing_id=b"hostile")
+        with hostile as peer, monitored(peer, zmq.EVENT_DISCONNECTED) as monitor:
             peer.send(b"\xc1")
             await arrival(net.verify)
             barred.add(b"hostile")
@@ -62,9 +59,7 @@ async def test_who_is_barred_gets_a_last_word_and_is_cut() -> None:
             for num_cut in (1, 2):
                 for _ in range(100):
                     peer.send(b"\xc1" * 100)
-                while net.verify.transport.num_cut < num_cut:
-                    await honest.send(hello("honest"))
-                    assert (await arrival(net.verify)).message == hello("honest")
+                await until_cut(net.verify, honest, num_cut)
                 await until(lambda: noticed(monitor))
             assert msgspec.msgpack.decode(peer.recv(), type=Refusal) == LAST_WORD
             assert net.verify.traffic.num_malformed == 1
@@ -87,15 +82,9 @@ async def test_with_keys_it_is_the_key_that_is_barred() -> None:
         assert received.principal is not None
         barred.add(received.principal.encode())
         await bad.send(hello("bad"))
-        await until_heard(net.verify, good, 1)
+        await until_cut(net.verify, good, 1)
         assert net.verify.transport.num_cut == 1
         assert net.verify.traffic.num_unheard >= 1
-
-
-async def until_heard(verify: VerifyChannel, good: DraftChannel, num_cut: int) -> None:
-    while verify.transport.num_cut < num_cut:
-        await good.send(hello("good"))
-        assert (await arrival(verify)).message == hello("good")
 
 
 @run_async

@@ -8,11 +8,8 @@ from hypothesis import strategies as st
 from goodspeed.wire import probabilities
 
 
-def test_each_code_comes_back() -> None:
+def test_each_code_comes_back_and_the_worked_values() -> None:
     assert probabilities.encode(probabilities.PROBABILITIES) == bytes(range(256))
-
-
-def test_the_worked_values() -> None:
     assert [probabilities.PROBABILITIES[code] for code in (0, 16, 32, 255)] == [1.0, 0.5, 0.25, 2.0**-15.9375]
 
 

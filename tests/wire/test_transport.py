@@ -25,7 +25,7 @@ from goodspeed.wire.zmq.sockets import SocketTransport
 from tests.descriptors import at_most
 from tests.faults.proxy import Proxy
 from tests.waiting import TIMEOUT_S, arrival, run_async, until
-from tests.wire.net import LIMIT, hello, network, raw_socket
+from tests.wire.net import LIMIT, hello, monitored, network, raw_socket
 
 pytestmark = pytest.mark.nodes
 
@@ -250,10 +250,9 @@ GARBAGE = {
 }
 
 
-@pytest.mark.parametrize("case", GARBAGE)
+@pytest.mark.parametrize(("frames", "error"), GARBAGE.values(), ids=GARBAGE)
 @run_async
-async def test_garbage_comes_with_its_sender(case: str) -> None:
-    frames, error = GARBAGE[case]
+async def test_garbage_comes_with_its_sender(frames: list[bytes], error: type) -> None:
     async with network() as net:
         with raw_socket(net.verify.endpoint, routing_id=b"hostile") as peer:
             peer.send_multipart(frames)
@@ -278,15 +277,6 @@ async def test_sockets_of_other_kinds_disturb_nobody() -> None:
                 draft = net.draft()
                 await draft.send(hello("a"))
                 assert (await arrival(net.verify)).message == hello("a")
-
-
-@contextmanager
-def monitored(peer: zmq.Socket[bytes]) -> Iterator[zmq.Socket[bytes]]:
-    """A socket on which ZeroMQ tells what becomes of a peer's connection from now on."""
-    with peer.get_monitor_socket() as monitor:
-        monitor.rcvtimeo = TIMEOUT_S * 1000
-        yield monitor
-        peer.disable_monitor()
 
 
 def wait_for_event(monitor: zmq.Socket[bytes], event: zmq.Event) -> None:
@@ -348,9 +338,7 @@ def unused_endpoint() -> Iterator[str]:
 
 
 @run_async
-async def test_what_is_sent_before_the_verify_node_is_there_arrives_or_was_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_is_sent_before_the_verify_node_is_there_arrives_or_was_an_error(monkeypatch) -> None:
     monkeypatch.setattr(opening_channels, "UP_QUEUE", 4)
     monkeypatch.setattr(channels, "SEND_TIMEOUT_S", 0.05)
     with unused_endpoint() as endpoint:

@@ -17,11 +17,8 @@ def test_fixed_lets_the_remainder_go_round():
     assert set(rounds.ravel().tolist()) == {3, 4}
 
 
-def test_fixed_keeps_to_a_max_length_and_gives_its_rest_to_nobody():
+def test_fixed_keeps_to_a_max_length_and_gives_only_the_remainder_to_whom_there_is_room():
     assert create("fixed").allocate(clients(0, 2, 99, 99), 16) == [0, 2, 4, 4]
-
-
-def test_fixed_gives_the_remainder_only_where_there_is_room():
     policy = create("fixed")
     rounds = np.array([policy.allocate(clients(2, 99, 2, 99), 9) for _ in range(2)])
     assert rounds.sum(axis=0).tolist() == [4, 5, 4, 5]

@@ -54,13 +54,10 @@ def test_fairness_zero_ignores_goodput_and_a_larger_one_helps_the_poor():
     assert lengths[0][1] < lengths[1][1] < lengths[2][1]
 
 
-def test_what_gains_exactly_nothing_gets_nothing_though_budget_is_left():
+def test_what_gains_exactly_nothing_gets_nothing_and_gains_too_small_for_floats_are_still_told_apart():
     clients = [ClientState(0.0, 1.0, max_length=5), ClientState(0.5, 1.0, 0.0, 5), ClientState(0.5, 1.0, 1.0, 5)]
     assert create("gradient").allocate(clients, 100) == [0, 0, 5]
     assert create("gradient").allocate(clients, 3) == [0, 0, 3]
-
-
-def test_gains_too_small_for_floats_are_still_told_apart():
     clients = [ClientState(0.01, 1.0), ClientState(0.01, 1.5), ClientState(0.0001, 1.0)]
     assert create("gradient").allocate(clients, 1000) == [400, 400, 200]  # 0.01^400 underflows
 
@@ -81,10 +78,8 @@ def test_the_gains_taken_are_exactly_the_largest(clients, budget, fairness):
 def test_an_integer_program_finds_nothing_better(seed, fairness):
     """Eq. (5) as it stands: expected tokens by whole lengths, of which each client takes one."""
     random = np.random.default_rng(seed)
-    rows = zip(
-        random.uniform(0.05, 0.99, 6), random.uniform(1.0, 5.0, 6), random.choice([0.5, 1.0, 3.0], 6), strict=True
-    )
-    clients = [ClientState(*row, cap) for row, cap in zip(rows, random.integers(0, 9, 6).tolist(), strict=True)]
+    columns = random.uniform(0.05, 0.99, 6), random.uniform(1.0, 5.0, 6), random.choice([0.5, 1.0, 3.0], 6)
+    clients = [ClientState(*row) for row in zip(*columns, random.integers(0, 9, 6).tolist(), strict=True)]
     budget = sum(client.max_length for client in clients) // 2
     lengths = create("gradient", fairness=fairness).allocate(clients, budget)
     worth = np.array([[objective([one], [length], fairness) for length in range(9)] for one in clients])
@@ -125,17 +120,14 @@ def test_terms_too_flat_to_divide_by_are_counted_exactly():
     assert tied.tolist() == [(term == price).sum() for term in terms]
 
 
-def test_equal_clients_take_turns():
+def test_equal_clients_take_turns_and_so_do_certain_ones():
     policy = create("gradient")
     rounds = np.array([policy.allocate([ClientState(0.7, 2.0)] * 8, 28) for _ in range(20)])
     assert set(rounds.ravel().tolist()) == {3, 4}
     assert rounds.sum(axis=1).tolist() == [28] * 20
     assert rounds.sum(axis=0).tolist() == [70] * 8
-
-
-def test_certain_clients_share_alike():
-    policy = create("gradient")
-    clients = [ClientState(1.0, 2.0), ClientState(1.0, 2.0, max_length=1), ClientState(1.0, 2.0), ClientState(0.9, 2.0)]
+    policy, certain = create("gradient"), ClientState(1.0, 2.0)
+    clients = [certain, ClientState(1.0, 2.0, max_length=1), certain, ClientState(0.9, 2.0)]
     assert policy.allocate(clients, 8) == [4, 1, 3, 0]
     assert policy.allocate(clients, 8) == [3, 1, 4, 0]
 

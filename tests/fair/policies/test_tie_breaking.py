@@ -9,12 +9,9 @@ from goodspeed.fair.policies import ClientState, create
 from goodspeed.fair.policies.tie_breaking import TieBreaker
 
 
-def test_the_turn_goes_round():
+def test_the_turn_goes_round_and_two_sets_that_alternate_do_not_favour_anybody():
     breaker, tied = TieBreaker(), np.array([1, 4, 6])
     assert [breaker.pick(tied, 1).tolist() for _ in range(6)] == [[1], [4], [6], [1], [4], [6]]
-
-
-def test_two_sets_that_alternate_do_not_favour_anybody():
     breaker, counts = TieBreaker(), np.zeros(4)
     for _ in range(50):
         counts[breaker.pick(np.array([0, 1]), 1)] += 1
@@ -56,14 +53,10 @@ def test_nobody_falls_behind_under_any_sequence_of_ties(ties):
 @pytest.mark.parametrize(
     ("room", "num", "lengths"),
     [
-        ([9, 9, 9], 6, [2, 2, 2]),
-        ([1, 9, 9], 7, [1, 3, 3]),
-        ([1, 9, 9], 8, [1, 4, 3]),
-        ([0, 9, 0], 5, [0, 5, 0]),
-        ([3, 3, 3], 9, [3, 3, 3]),
-        ([2, 2, 2], 0, [0, 0, 0]),
+        ([9, 9, 9], 6, [2, 2, 2]), ([1, 9, 9], 7, [1, 3, 3]), ([1, 9, 9], 8, [1, 4, 3]), ([0, 9, 0], 5, [0, 5, 0]),
+        ([3, 3, 3], 9, [3, 3, 3]), ([2, 2, 2], 0, [0, 0, 0]),
         ([10**12, 10**12], 10**12 + 1, [5 * 10**11 + 1, 5 * 10**11]),
     ],
-)
+)  # fmt: skip
 def test_tokens_are_shared_as_evenly_as_room_allows(room, num, lengths):
     assert TieBreaker().share(np.array(room), num).tolist() == lengths

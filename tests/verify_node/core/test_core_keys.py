@@ -45,15 +45,12 @@ def code(answers: list[Any]) -> str:
     return refusal(answers).code
 
 
-def test_only_enrolled_keys_are_heard(desk: KeyedDesk) -> None:
+def test_only_enrolled_keys_are_heard_and_a_key_has_one_name_and_nobody_elses(desk: KeyedDesk) -> None:
     for key in ("d", ""):
         for message in (make_hello("d"), make_open(9), Heartbeat(b"bootboot"), Ack(session_id(1), 1, 3)):
             assert code(desk.up("x", message, key)) == "not_enrolled"
     assert set(desk.core.peers) == {b"a", b"b"}
     assert desk.core.replies.refusals["not_enrolled"] == 8
-
-
-def test_a_key_has_one_name_and_nobody_elses(desk: KeyedDesk) -> None:
     [answer] = desk.up("c", make_hello("a"))
     assert (answer.code, "'c'" in answer.what) == ("wrong_name", True)
     assert b"c" not in desk.core.peers

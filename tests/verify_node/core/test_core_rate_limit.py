@@ -75,12 +75,9 @@ def test_who_is_put_out_in_a_round_gets_no_verdict_of_it(desk):
     rubbish(desk, "a", 100)
     desk.draft("a", 1)
     desk.draft("b", 2)
-    planned = desk.plan()
-    outcomes = [
-        replace_message(outcome, invalid="sums to 3") if outcome.session_id == session_id(1) else outcome
-        for outcome in desk.target.run(planned)
-    ]
-    sends = desk.core.rounds.finish(outcomes, 0.01, 0.01)
+    outcomes = {outcome.session_id: outcome for outcome in desk.target.run(desk.plan())}
+    outcomes[session_id(1)] = replace_message(outcomes[session_id(1)], invalid="sums to 3")
+    sends = desk.core.rounds.finish([*outcomes.values()], 0.01, 0.01)
     assert [(send.peer_id, type(send.message)) for send in sends] == [(b"a", Refusal), (b"b", Verdict)]
     assert sends[0].message.code == "barred"
     desk.draft("b", 2)
@@ -136,18 +133,14 @@ def test_names_are_not_remembered_for_ever():
 # -- what never moves --------------------------------------------------------------------------------------------------
 
 
-def advancing(desk):
-    """A session that goes on by itself until its window is full."""
+def test_an_ack_that_lags_for_ever_ends_its_session_and_one_of_more_begins_anew(desk):
+    """Session 3 goes on by itself until its window is full."""
     desk.open("a", 3, max_draft=0, max_tokens=100, prompt=(4, 5, 6))
     for _ in range(20):
         for name, number in (("a", 1), ("b", 2)):
             desk.draft(name, number)
         desk.round()
     assert len(desk.text(3)) == WINDOW + 1
-
-
-def test_an_ack_that_lags_for_ever_ends_its_session_and_one_of_more_begins_anew(desk):
-    advancing(desk)
     lagging = Ack(session_id(3), 1, 3)
     for base_len in (3, 4, 5):
         if base_len > 3:

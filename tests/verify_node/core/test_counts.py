@@ -50,10 +50,7 @@ def test_what_a_session_opened_again_brings_or_lost_on_its_way_counts_once(desk,
     assert counts.num_tokens == desk.session().client.num_tokens == len(desk.text())
 
 
-# -- who left, and who was lost and is missed --------------------------------------------------------------------------
-
-
-def test_a_client_that_says_goodbye_has_left_and_is_not_lost():
+def test_a_client_that_says_goodbye_has_left_and_is_not_missed_also_after_it_was_lost():
     desk = Desk("a")
     desk.now = 1.0
     assert desk.up("a", Leave()) == []
@@ -62,9 +59,6 @@ def test_a_client_that_says_goodbye_has_left_and_is_not_lost():
     told = [(entry.kind, entry.client) for entry in desk.core.client_events.newest_first()]
     assert told == [("left", "a"), ("joined", "a")]
     assert desk.core.client_events.losses_since(0.0) == []
-
-
-def test_who_was_lost_and_left_later_is_not_missed():
     client_events = ClientEvents()
     client_events.visit("lost", "a", "", 1.0)
     assert [entry.at for entry in client_events.losses_since(0.0)] == [1.0]

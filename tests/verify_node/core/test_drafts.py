@@ -84,9 +84,6 @@ def test_a_verdict_says_who_drafted_and_what_a_token_must_be_worth() -> None:
         assert (verdict.num_verified, verdict.source) == (4, source)
 
 
-# -- what is learned ---------------------------------------------------------------------------------------------------
-
-
 def test_what_an_index_drafts_counts_by_source_and_not_for_the_acceptance_rate(desk: Desk) -> None:
     client = desk.session().client
     before = client.acceptance.value
@@ -113,9 +110,6 @@ def test_what_is_drafted_beyond_a_texts_end_makes_no_claim_believed() -> None:
     assert client.num_accepted == 1
     assert sum(client.calibration("model").hits) == pytest.approx(2.0, rel=0.01)
     assert sum(client.calibration("model").tries) == pytest.approx(2.0, rel=0.01)
-
-
-# -- waiting for an index ----------------------------------------------------------------------------------------------
 
 
 def waiting_desk() -> Desk:

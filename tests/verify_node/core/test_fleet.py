@@ -21,10 +21,8 @@ def replica(name, load=IDLE):
 
 def know(desk, *others, own="own"):
     """Tells it of the others as they are now; returns who is told what."""
-    table = [
-        one if one.load is None else replace(one, load=replace(one.load, told_at=desk.now))
-        for one in (replica("own"), *others)
-    ]
+    told = (replica("own"), *others)
+    table = [replace(one, load=one.load and replace(one.load, told_at=desk.now)) for one in told]
     return [(send.peer_id, send.message) for send in desk.core.fleet.know(own, table, desk.now)]
 
 
@@ -104,26 +102,18 @@ def test_a_new_text_stays_where_it_waits_no_longer(load, busy):
     assert redirects(make(replica("b", load), busy=busy).open()) == []
 
 
-def test_a_new_text_goes_where_it_waits_less():
-    sent = redirects(make(replica("b"), busy=True).open())
+def test_a_new_text_goes_where_it_waits_less_and_one_that_is_under_way_stays():
+    desk = make(replica("b"), busy=True)
+    assert redirects(desk.open("a", 1, committed=(7,))) == []
+    sent = redirects(desk.open("a", 2))
     assert [(one.endpoint, one.hops, one.reason) for one in sent] == [("tcp://b:5555", 1, "load")]
 
 
-def test_a_text_that_is_under_way_is_not_sent_on_for_load():
-    desk = make(replica("b"), busy=True)
-    assert redirects(desk.open("a", 1, committed=(7,))) == []
-    assert redirects(desk.open("a", 2))
-
-
-def test_a_full_replica_sends_on_what_is_under_way_too():
+def test_a_full_replica_sends_on_what_is_under_way_too_and_refuses_where_nobody_has_room():
     desk = make(replica("b", SLOW), max_sessions=1)
     desk.open("a", 1)
     assert [one.reason for one in redirects(desk.open("a", 2, committed=(7,)))] == ["draining"]
-
-
-def test_where_nobody_has_room_the_session_is_refused():
-    desk = make(replica("b", replace(IDLE, num_sessions=100)), max_sessions=1)
-    desk.open("a", 1)
+    know(desk, replica("b", replace(IDLE, num_sessions=100)))
     assert [one.code for one in desk.open("a", 2)] == ["too_many_sessions"]
 
 

@@ -23,30 +23,15 @@ def build(settings: CoreSettings, constraints=None):
     return VerifyCore(settings, welcome, PagePool(8, 4), constraints=constraints)
 
 
-def test_the_daemon_has_the_defaults_of_the_core():
+def test_every_setting_of_the_core_is_one_of_the_daemon_with_the_same_default():
     assert VerifyConfig(model="m").core == DEFAULTS
-
-
-def test_every_setting_of_the_core_is_one_of_the_daemon():
-    same: dict[str, Any] = {
-        "budget": 7,
-        "max_round_tokens": 99,
-        "max_sessions": 3200,
-        "heartbeat_s": 0.5,
-        "admission": "none",
-        "order": "laps",
-    }
+    same: dict[str, Any] = {"budget": 7, "max_round_tokens": 99, "max_sessions": 3200, "heartbeat_s": 0.5}
+    same |= {"admission": "none", "order": "laps"}
     renamed: dict[str, Any] = {"slo_tier": ("chat:tpot=50ms",), "bind": "tcp://192.0.2.1:5555", "device": "cuda"}
     own = VerifyConfig(model="m", preset="paper", policy="random", **renamed, **same).core
     tiers = (Objectives(tpot_s=0.05, tier="chat"),)
-    paper: dict[str, Any] = {"rounds": "barrier", "weigh_evidence": False}
-    derived: dict[str, Any] = {
-        "max_client_sessions": 200,
-        "is_shared": False,
-        "drafts_first": True,
-        "lease_s": 1.5,
-        "beta": 0.5,
-    }
+    paper: dict[str, Any] = {"rounds": "barrier", "weigh_evidence": False, "beta": 0.5}
+    derived: dict[str, Any] = {"max_client_sessions": 200, "is_shared": False, "drafts_first": True, "lease_s": 1.5}
     assert own == CoreSettings(policy="random", tiers=tiers, **derived, **paper, **same)
     # nothing is promised here, and what is left is for simulations and tests
     others = {"self_draft", "eta", "has_draft_model"}

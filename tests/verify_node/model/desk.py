@@ -16,11 +16,7 @@ from verify_node.scheduler.round import Entry, Outcome, Round
 
 TARGET = make_checkpoint(1)
 
-SAMPLINGS = [
-    Sampling(temperature=0.0),
-    Sampling(temperature=0.7, seed=3),
-    Sampling(temperature=1.0, top_k=9, top_p=0.9, seed=4),
-]
+SAMPLINGS = [Sampling(temperature=0.0), Sampling(0.7, seed=3), Sampling(1.0, top_k=9, top_p=0.9, seed=4)]
 
 RULES = [
     None,
@@ -54,17 +50,13 @@ def alone(asked: OpenSession | Generation) -> tuple[int, ...]:
 
 def openings(rng: Random, number: int, prompts: list[int], least: int, most: int) -> list[OpenSession]:
     """Sessions of all kinds, with prompts of these lengths and texts of at least and most so many tokens."""
-    return [
-        make_open(
-            each,
-            prompt=tuple(rng.randrange(VOCAB) for _ in range(rng.choice(prompts))),
-            sampling=replace(rng.choice(SAMPLINGS), seed=each),
-            max_tokens=rng.randint(least, most),
-            stop_ids=rng.choice([(), (7,)]),
-            logit_rules=RULES[each % len(RULES)],
-        )
-        for each in range(number)
-    ]
+    found = []
+    for each in range(number):
+        prompt = [rng.randrange(VOCAB) for _ in range(rng.choice(prompts))]
+        how: Any = {"sampling": replace(rng.choice(SAMPLINGS), seed=each), "max_tokens": rng.randint(least, most)}
+        ends: Any = {"stop_ids": rng.choice([(), (7,)]), "logit_rules": RULES[each % len(RULES)]}
+        found.append(make_open(each, prompt=prompt, **how, **ends))
+    return found
 
 
 class RealDesk(Desk):

@@ -1,6 +1,7 @@
 """Rows where some have rules: together the same as alone, under both rules of verification, and few are copied."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,17 +24,9 @@ def verified(lengths: list[int], ruled: set[int], rules: LogitRules, rule: Verif
     """Sessions with drafts of these lengths, some with rules."""
     found, first_row = list[VerifiedEntry](), 0
     for number, num_drafted in enumerate(lengths):
-        drafted = tuple(range(num_drafted))
-        entry = make_entry(
-            number,
-            0,
-            (1, 2, 3, *drafted),
-            num_drafted,
-            sampling=Sampling(0.8, seed=number),
-            logit_rules=rules if number in ruled else None,
-            verification=rule,
-            proposal=certain(drafted),
-        )
+        drafted, own = tuple(range(num_drafted)), rules if number in ruled else None
+        kind: Any = {"sampling": Sampling(0.8, seed=number), "verification": rule, "logit_rules": own}
+        entry = make_entry(number, 0, (1, 2, 3, *drafted), num_drafted, proposal=certain(drafted), **kind)
         one = VerifiedEntry(entry=entry, first_row=first_row, drafted=drafted, counts=TextCounts.of([1, 2], [3]))
         found.append(one.decoded(VOCAB))
         first_row += num_drafted + 1

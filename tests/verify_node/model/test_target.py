@@ -144,15 +144,11 @@ BAD = {
 
 @pytest.mark.parametrize(("spoil", "named"), BAD.values(), ids=BAD)
 def test_an_invalid_proposal_costs_its_session_the_draft_and_nobody_else_anything(spoil, named):
-    prompt = (1, 2, 3)
-    drafts = draft(range(3), prompt, 3)
+    drafts = draft(range(3), (1, 2, 3), 3)
     bad = next(number for number, proposed in enumerate(drafts) if len(set(proposed.tokens)) == 3)
 
-    def outcomes(proposals_sent):
-        entries = [
-            entry(number, (*prompt, *proposed.tokens), 3, verification="ratio", proposal=sent)
-            for number, (proposed, sent) in enumerate(zip(drafts, proposals_sent, strict=True))
-        ]
+    def outcomes(sent):
+        entries = [ratio_entry(number, one.tokens, sent[number]) for number, one in enumerate(drafts)]
         return {outcome.session_id: outcome for outcome in outcomes_of(*entries, entry(7, (4, 5)))}
 
     good = [proposed.proposal for proposed in drafts]
@@ -201,10 +197,10 @@ def test_rounds_that_are_chosen_for_their_noise_change_nothing_that_is_observed(
     assert len({one.evidence for one in outcomes}) == 1
 
 
-def ratio_entry(number, tokens, positions, **changes):
-    """A draft after the text 1, 2, 3; `positions` is what is claimed."""
+def ratio_entry(number, tokens, positions, *, prompt=(1, 2, 3), **changes):
+    """A draft after a prompt; `positions` is what is claimed."""
     proposal = positions if tokens else None
-    return entry(number, (1, 2, 3, *tokens), len(tokens), verification="ratio", proposal=proposal, **changes)
+    return entry(number, (*prompt, *tokens), len(tokens), verification="ratio", proposal=proposal, **changes)
 
 
 def narrow(token):
@@ -218,23 +214,16 @@ def narrow(token):
 def test_what_the_target_itself_drafted_is_accepted_whole(kind):
     """Rounded to 16 bits the distributions are the same but for their last bits; so nearly always."""
     drafts = draft(range(40), (1, 2, 3), 3, kind=kind, k=VOCAB)
-    entries = [
-        entry(number, (1, 2, 3, *proposed.tokens), 3, verification="ratio", proposal=proposed.proposal)
-        for number, proposed in enumerate(drafts)
-    ]
-    outcomes = outcomes_of(*entries)
+    outcomes = outcomes_of(*(ratio_entry(number, one.tokens, one.proposal) for number, one in enumerate(drafts)))
     assert sum(outcome.num_accepted for outcome in outcomes) >= 118
     assert all(outcome.agreement == pytest.approx(3, abs=0.01) for outcome in outcomes)
 
 
 def test_a_recording_target_tells_ratios_and_decisions_and_decides_the_same():
     """Half of each draft is another session's, so that some of it is rejected."""
-    first, second = draft(range(20), (1, 2, 3), 4), draft(range(20), (1, 2), 4)
-    entries = [
-        entry(number, (5, 6, 7, *proposed.tokens), 4, verification="ratio", proposal=proposed.proposal)
-        for number, proposed in enumerate(first[:10] + second[10:])
-    ]
-    entries += [entry(30, (1, 2, 3), verification="ratio")]
+    drafts = [*draft(range(20), (1, 2, 3), 4)[:10], *draft(range(20), (1, 2), 4)[10:]]
+    entries = [ratio_entry(number, one.tokens, one.proposal, prompt=(5, 6, 7)) for number, one in enumerate(drafts)]
+    entries += [ratio_entry(30, (), None)]
     plain, recorded = (outcomes_of(*entries, target=make_target(records=records)) for records in (False, True))
     assert [outcome.tokens for outcome in plain] == [outcome.tokens for outcome in recorded]
     assert any(outcome.num_accepted < 4 for outcome in recorded[:20])

@@ -25,10 +25,12 @@ def config(**options):
     return VerifyConfig(model="micro", **options)
 
 
-def test_nothing_is_measured_where_rounds_are_the_papers(capsys):
+def test_nothing_is_measured_where_rounds_are_the_papers_and_what_still_is_to_be_is_no_number(capsys):
     assert measure(config(preset="paper"), ENGINE) is None
     assert capsys.readouterr().err == ""
     assert with_budget(config(preset="paper", budget=7), None).budget == 7
+    with pytest.raises(RuntimeError, match="still to be measured"):
+        _ = config(budget="auto").num_drafted
 
 
 @pytest.mark.parametrize("options", [{}, {"policy": "fixed"}, {"preset": "paper", "budget": "auto"}])
@@ -56,11 +58,6 @@ def test_a_node_with_an_automatic_budget(quick, capsys):
     assert core.allocator.budget == core.limits.budget < core.limits.max_round_tokens
     assert core.rounds.cost.profiled
     assert core.pool.num_free == core.pool.num_pages
-
-
-def test_a_budget_that_is_still_to_be_measured_is_no_number():
-    with pytest.raises(RuntimeError, match="still to be measured"):
-        _ = config(budget="auto").num_drafted
 
 
 def test_a_gpu_has_a_measured_budget_longer_rounds_and_draft_models_that_begin_at_any_load_unless_told():

@@ -30,9 +30,8 @@ def test_what_it_does_not_go_with(changes: dict[str, Any], why: str) -> None:
 def test_a_draft_model_with_another_tokenizer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     target = make_checkpoint()
     monkeypatch.setattr(engines, "load", lambda name, **options: replace(target, tokenizer_fingerprint="other"))
-    config = VerifyConfig(model="t", draft_model="d")
     with pytest.raises(ConfigError, match="--draft-model d has another tokenizer than the target t; choose"):
-        assembly.load_draft_model(config, target)
+        assembly.load_draft_model(VerifyConfig(model="t", draft_model="d"), target)
 
 
 @pytest.mark.parametrize(("own", "targets", "shared"), [(60, 64, 60), (64, 60, 60)])

@@ -56,9 +56,7 @@ def drafting(number: int, claimed: Sequence[float] | None, *, tokens=None, sourc
     return session
 
 
-def make_choice(
-    *, budget=8, max_round_tokens=64, cost=FREE, worth=None, prompt_lookup=None, is_barrier=False, **refined: Any
-) -> Choice:
+def make_choice(budget=8, max_round_tokens=64, cost=FREE, worth=None, prompt_lookup=None, is_barrier=False, **refined):
     """refined: what else is known of the time of rounds."""
     limits, worth = RoundLimits(budget, max_round_tokens), worth or (lambda client: client.weight)
     return Choice(Refined(cost, **refined), limits, worth, prompt_lookup, is_barrier=is_barrier)

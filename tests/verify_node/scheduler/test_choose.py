@@ -13,17 +13,7 @@ from goodspeed.fair.round_time import CostModel, Linear, Roofline
 from goodspeed.wire import probabilities
 from tests.fakes import Desk, session_id
 from tests.verify_node.phases import new_client
-from tests.verify_node.scheduler.drafting import (
-    DEAR,
-    FREE,
-    NOW,
-    drafting,
-    lengths,
-    make_choice,
-    make_session,
-    owe,
-    pack,
-)
+from tests.verify_node.scheduler.drafting import DEAR, NOW, drafting, lengths, make_choice, make_session, owe, pack
 from verify_node.scheduler.choose import ALL, BOUND_SHARE, HELD, SELDOM, Steady
 
 EVEN = (0.9, 0.9, 0.9, 0.9)
@@ -37,10 +27,8 @@ def test_colliding_drafts_fill_the_budget_and_nobody_is_deferred():
     pool = PagePool(64, 4)
     for session in sessions:
         pool.extend(session.session_id, len(session.tokens) - 1)
-    cut, whole = (
-        pack(sessions, pool, 10, 64, drafted=make_choice(budget=10, is_barrier=is_barrier).choose(sessions, 1, NOW))
-        for is_barrier in (False, True)
-    )
+    chosen = [make_choice(budget=10, is_barrier=one).choose(sessions, 1, NOW) for one in (False, True)]
+    cut, whole = (pack(sessions, pool, 10, 64, drafted=drafted) for drafted in chosen)
     assert (cut.num_drafted, cut.deferred, len(cut.entries)) == (10, (), 4)
     assert (whole.num_drafted, len(whole.deferred)) == (8, 2)
 
@@ -110,16 +98,18 @@ def test_beside_prefill_drafted_tokens_cost_what_they_cost_beyond_the_ridge():
 
 def test_drafts_do_not_pay_for_the_time_of_prefill():
     """Prefill changes no choice and no bound if a token always costs the same."""
-    choices = [make_choice(cost=DEAR, budget=4), make_choice(cost=DEAR, budget=4)]
-    chosen = [lengths(one, drafting(1, EVEN), num_prefill=number) for one, number in zip(choices, (0, 50), strict=True)]
-    assert chosen[0] == chosen[1]
-    assert len({one.least_probability(make_session()) for one in choices}) == 1
+    found = set()
+    for num_prefill in (0, 50):
+        choice = make_choice(cost=DEAR, budget=4)
+        found.add(
+            (*lengths(choice, drafting(1, EVEN), num_prefill=num_prefill), choice.least_probability(make_session()))
+        )
+    assert len(found) == 1
 
 
 def test_the_price_falls_again_in_rounds_without_drafts():
     """Else own drafts would stop for good: they end where the last price ends them."""
-    cost = Linear(fixed_s=0.05, token_s=0.01)
-    choice = make_choice(cost=cost)
+    choice = make_choice(cost=Linear(fixed_s=0.05, token_s=0.01))
     lengths(choice, *(drafting(number, EVEN) for number in range(1, 3)))
     after_many = choice.least_probability(make_session())
     lengths(choice, make_session(3))
@@ -196,7 +186,7 @@ def test_only_what_may_draft_for_a_session_is_verified(source, drafter):
     assert found == [4 if drafter in ("auto", source) else 0]
 
 
-@pytest.mark.parametrize(("cost", "left"), [(FREE, (0.2, 0.3)), (DEAR, (0.0, 0.06))])
+@pytest.mark.parametrize(("cost", "left"), [(Linear(fixed_s=0.01), (0.2, 0.3)), (DEAR, (0.0, 0.06))])
 def test_a_wait_is_worth_less_where_verification_takes_time(cost: CostModel, left: tuple[float, float]):
     """Free tokens: only rounds that bring more are dearer. Dear ones: drafts bring hardly more than their time."""
     choice, session = make_choice(cost=cost), drafting(1, EVEN)
@@ -216,11 +206,11 @@ def test_a_wait_is_worth_less_where_verification_takes_time(cost: CostModel, lef
 def test_the_paper_verifies_as_much_as_was_permitted_whatever_it_claims():
     session = drafting(1, (0.01,) * 4)
     session.drafts.may_draft = 3
-    chosen = make_choice(budget=10, is_barrier=True).choose([session, make_session(2)], 1, NOW)
+    choice = make_choice(budget=10, is_barrier=True)
+    assert (choice.least_probability(session), choice.pending_drafts([session], 1)) == (ALL, [])
+    chosen = choice.choose([session, make_session(2)], 1, NOW)
     assert chosen[session.session_id].tokens == session.drafts.newest.tokens[:3]
     assert chosen[session_id(2)].tokens == ()
-    assert make_choice(budget=10, is_barrier=True).least_probability(session) == ALL
-    assert make_choice(budget=10, is_barrier=True).pending_drafts([session], 1) == []
 
 
 def test_a_large_budget_is_not_gone_through():
@@ -306,8 +296,7 @@ def test_a_round_that_pays_for_two_changes_alone_verifies_more_and_changes_nothi
 def test_a_budget_that_promises_lower_cuts_the_number():
     choice = make_choice(budget=4, change_rows=4.0)
     for most, expected in ((None, 4), (1, 1), (0, 0), (None, 4)):
-        session = drafting(1, (0.9, 0.9, 0.9, 0.9))
-        chosen = choice.choose([session], 1, NOW, most)
+        chosen = choice.choose([drafting(1, EVEN)], 1, NOW, most)
         assert sum(len(one.tokens) for one in chosen.values()) == expected
 
 

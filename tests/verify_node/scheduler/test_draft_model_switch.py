@@ -8,17 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verify_node.scheduler.draft_model_switch import (
-    COUNTED_ROUNDS,
-    LEAST_SHARE,
-    LEAST_TOKEN_S,
-    MANY,
-    MOST_DRAFTING,
-    SETTLING_ROUNDS,
-    DraftModelSwitch,
-    Stretch,
-)
+from verify_node.scheduler import draft_model_switch
+from verify_node.scheduler.draft_model_switch import COUNTED_ROUNDS, MANY, SETTLING_ROUNDS, DraftModelSwitch, Stretch
 
+LEAST_TOKEN_S = draft_model_switch.LEAST_TOKEN_S
 STRETCH = SETTLING_ROUNDS + COUNTED_ROUNDS
 ALONE_S = 0.01
 
@@ -37,16 +30,7 @@ def moved_by(num_tokens: int, session: Any, num_accepted: int = 0) -> Any:
 class World:
     """Rounds that take longer where draft models draft, and bring more."""
 
-    def __init__(
-        self,
-        gain: float,
-        num_sessions: int,
-        *,
-        are_near: bool = True,
-        noise: float = 0.0,
-        accepted: float = 0.5,
-        each: int = 100,
-    ) -> None:
+    def __init__(self, gain: float, num_sessions: int, *, are_near=True, noise=0.0, accepted=0.5, each=100) -> None:
         """gain: of the tokens per second with draft models over those without. noise: of a round's tokens.
 
         accepted: share of the tokens that draft models proposed, while they may. each: tokens of a round.
@@ -59,18 +43,15 @@ class World:
         self._random = np.random.default_rng(1)
         self._now = 0.0
         client = SimpleNamespace(weight=1.0, answer_s=0.0)
-        self.sessions: Any = [
-            SimpleNamespace(uses_model=True, allows_own=True, draws_at_random=False, client=client)
-            for _ in range(num_sessions)
-        ]
+        known: Any = {"uses_model": True, "allows_own": True, "draws_at_random": False, "client": client}
+        self.sessions: Any = [SimpleNamespace(**known) for _ in range(num_sessions)]
 
     def run(self, num_rounds: int, num_sessions: int | None = None) -> bool:
         """Returns what is permitted in the end."""
         for _ in range(num_rounds):
             self.permitted.append(self.drafts.permits)
-            num_tokens = (
-                self._each * (self.gain if self.drafts.permits else 1.0) * (1 + self._noise * self._random.normal())
-            )
+            gain = self.gain if self.drafts.permits else 1.0
+            num_tokens = self._each * gain * (1 + self._noise * self._random.normal())
             self._now += 0.01
             if not self.drafts.are_near:
                 work_s = self.work_s if self.drafts.permits else self.work_s / 2
@@ -125,7 +106,7 @@ def test_a_client_with_many_sessions_counts_once() -> None:
 
 
 def test_models_that_bring_nothing_rest_and_are_tried_for_a_tenth_of_the_time() -> None:
-    assert 0.0 < World(1.0, 1, noise=0.1).settle(60 * STRETCH) <= MOST_DRAFTING + 0.02
+    assert 0.0 < World(1.0, 1, noise=0.1).settle(60 * STRETCH) <= draft_model_switch.MOST_DRAFTING + 0.02
 
 
 @pytest.mark.parametrize("num_sessions", [1, 2 * MANY])
@@ -136,7 +117,7 @@ def test_models_of_which_hardly_a_token_is_accepted_rest_before_they_are_compare
     world.run(STRETCH)
     known = world.drafts._by_load[num_sessions, False]
     assert (known.num, known.permits) == (0.0, False)
-    assert world.settle() <= LEAST_SHARE + 0.01
+    assert world.settle() <= draft_model_switch.LEAST_SHARE + 0.01
 
 
 def test_stretches_of_one_mode_are_not_compared_when_the_bound_is_reached() -> None:
@@ -150,14 +131,11 @@ def test_stretches_of_one_mode_are_not_compared_when_the_bound_is_reached() -> N
     assert known.mean == pytest.approx(math.log(1.3))
 
 
-def test_what_bounds_a_load_stays_when_sessions_come_and_go() -> None:
+def test_what_bounds_a_load_stays_when_sessions_come_and_go_and_does_not_depend_on_the_weights_scale() -> None:
     drafts = World(1.0, 1).drafts
     drafts._turn_to(1, 0.0).num_drafted = 0.0
     drafts._turn_to(MANY, 0.0)
     assert not drafts._turn_to(1, 0.0).permits
-
-
-def test_what_bounds_a_load_does_not_depend_on_the_weights_scale() -> None:
     worlds = [World(1.0, 1, accepted=0.0, each=1) for _ in range(2)]
     worlds[1].sessions[0].client.weight = 0.01
     found = [(world.run(20 * STRETCH), world.drafts._by_load[1, False].most) for world in worlds]
@@ -233,21 +211,15 @@ def test_rounds_that_verify_drafts_on_their_way_do_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gain", "tried", "other", "found", "expected"),
-    [
-        (0.8, 1, 2, False, False),
-        (0.8, 2, 1, False, True),  # alone they may
-        (1.3, 2 * MANY, MANY, True, True),
-        (1.3, MANY, 2 * MANY, True, False),
-    ],
+    ("gain", "tried", "other", "expected"),
+    [(0.8, 1, 2, False), (0.8, 2, 1, True), (1.3, 2 * MANY, MANY, True), (1.3, MANY, 2 * MANY, False)],
 )
-def test_models_that_do_not_pay_are_expected_not_to_beside_more_sessions_and_those_that_pay_to_beside_fewer(
-    gain: float, tried: int, other: int, found: bool, expected: bool
-) -> None:
-    world = World(gain, max(tried, other))
-    assert world.run(100 * STRETCH, tried) is found
+def test_no_gain_is_expected_beside_more_sessions_and_a_gain_beside_fewer(gain, tried, other, expected) -> None:
+    """Alone, models may draft at first, whatever was found beside others."""
+    world, is_found = World(gain, max(tried, other)), gain > 1.0
+    assert world.run(100 * STRETCH, tried) is is_found
     assert world.run(1, other) is expected
-    if not found:
+    if not is_found:
         assert not world.run(1, max(tried, other)), "what was found is kept"
 
 

@@ -32,21 +32,14 @@ def test_an_entry_feeds_what_is_not_cached_and_the_draft():
     assert (entry.samples, entry.source, entry.opened.epoch) == (True, "model", 1)
 
 
-def test_who_has_waited_longest_goes_first_and_the_rest_next_time():
+def test_who_has_waited_longest_goes_first_and_a_shorter_draft_fills_what_a_longer_one_leaves():
     pool = PagePool(20, 4)
     sessions = [session_of(n, cached=2, draft=3, ready_since=at, pool=pool) for n, at in [(1, 3.0), (2, 1.0), (3, 2.0)]]
     planned = pack(sessions, pool, budget=6)
-    assert list(fed(planned)) == [2, 3]
-    assert planned.deferred == ids(1)
-    assert planned.num_drafted == 6
-
-
-def test_a_shorter_draft_fills_what_a_longer_one_leaves():
-    pool = PagePool(20, 4)
+    assert (list(fed(planned)), planned.deferred, planned.num_drafted) == ([2, 3], ids(1), 6)
     sessions = [session_of(n, cached=2, draft=length, pool=pool) for n, length in [(1, 5), (2, 4), (3, 3)]]
     planned = pack(sessions, pool, budget=8)
-    assert verified(planned) == ids(1, 3)
-    assert planned.deferred == ids(2)
+    assert (verified(planned), planned.deferred) == (ids(1, 3), ids(2))
 
 
 def test_a_long_prompt_is_fed_in_chunks_and_leaves_half_of_the_round_to_others():
@@ -76,11 +69,10 @@ def test_clients_take_turns_in_having_prompts_prefilled():
 def test_a_preempted_draft_waits_until_its_text_is_fed_again():
     pool = PagePool(50, 4)
     session = session_of(1, prompt=40, draft=3)
-    [entry] = pack([session], pool).entries
-    assert (entry.num_drafted, entry.source, entry.samples) == (0, None, False)
-    pool.extend(session.session_id, 39)
-    [entry] = pack([session], pool).entries
-    assert (entry.num_drafted, entry.source, entry.samples) == (3, "model", True)
+    for num_cached, expected in ((0, (0, None, False)), (39, (3, "model", True))):
+        pool.extend(session.session_id, num_cached)
+        [entry] = pack([session], pool).entries
+        assert (entry.num_drafted, entry.source, entry.samples) == expected
 
 
 def test_the_youngest_gives_way_to_an_older_one():
@@ -101,15 +93,9 @@ def test_a_session_is_admitted_when_all_of_it_finds_room():
     assert len(planned.entries[0].tokens) == 16
 
 
-a_session = st.fixed_dictionaries(
-    {
-        "prompt": st.integers(1, 40),
-        "share_cached": st.floats(0, 1),
-        "draft": st.none() | st.integers(0, 12),
-        "ready": st.booleans(),
-        "ready_since": st.integers(0, 3),
-    }
-)
+TEXT: dict[str, Any] = {"prompt": st.integers(1, 40), "share_cached": st.floats(0, 1)}
+DRAFTED = {"draft": st.none() | st.integers(0, 12), "ready": st.booleans(), "ready_since": st.integers(0, 3)}
+a_session = st.fixed_dictionaries(TEXT | DRAFTED)
 
 
 @given(st.lists(a_session, max_size=8), st.integers(12, 20), st.integers(1, 40), st.integers(14, 40), st.booleans())
@@ -121,16 +107,10 @@ def test_no_limit_is_ever_exceeded_and_somebody_always_moves(descriptions, budge
         cached = int(description["share_cached"] * (description["prompt"] - 1))
         if -(-cached // 4) > pool.num_free:
             cached = 0
-        session = session_of(
-            number,
-            prompt=description["prompt"],
-            cached=cached or None,
-            draft=description["draft"] if description["ready"] else None,
-            ready_since=float(description["ready_since"]),
-            pool=pool,
-        )
-        sessions.append(session)
-        ready += [session] if description["ready"] else []
+        draft, since = description["draft"] if description["ready"] else None, float(description["ready_since"])
+        known: Any = {"prompt": description["prompt"], "cached": cached or None, "draft": draft, "pool": pool}
+        sessions.append(session_of(number, ready_since=since, **known))
+        ready += sessions[-1:] if description["ready"] else []
     holders = [session for session in sessions if session.session_id in pool]
     resolve = (lambda *contending: Shortage()) if careless else None
     planned = pack(sessions, pool, budget, budget + more_tokens, ready=ready, resolve=resolve)

@@ -157,8 +157,6 @@ def test_an_order_that_does_not_exist_is_refused() -> None:
         CoreSettings(order="oldest")
 
 
-# -- nobody starves ----------------------------------------------------------------------------------------------------
-
 ROUND_S = 0.5
 SHORT = 6  # tokens of a short text, and so the most rounds after which it is over
 
@@ -234,16 +232,10 @@ def test_one_that_has_waited_too_long_keeps_those_behind_it_out_although_it_cann
     assert list(fed(desk.plan())) == [1]
 
 
-a_text = st.fixed_dictionaries(
-    {
-        "prompt": st.integers(1, 40),
-        "share_cached": st.sampled_from([0.0, 0.0, 0.5, 1.0]),
-        "draft": st.integers(0, 6),
-        "ready": st.sampled_from([True, True, True, False]),
-        "arrived_at": st.sampled_from([0.0, 100.0, 101.0]),
-        "scope": st.sampled_from([b"", b"a", b"b"]),
-    }
-)
+TEXT: dict[str, Any] = {"prompt": st.integers(1, 40), "draft": st.integers(0, 6)}
+TEXT |= {"share_cached": st.sampled_from([0.0, 0.0, 0.5, 1.0]), "ready": st.sampled_from([True, True, True, False])}
+TEXT |= {"arrived_at": st.sampled_from([0.0, 100.0, 101.0]), "scope": st.sampled_from([b"", b"a", b"b"])}
+a_text = st.fixed_dictionaries(TEXT)
 
 
 @given(st.lists(a_text, max_size=9), st.integers(10, 40))

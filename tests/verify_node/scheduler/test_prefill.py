@@ -108,15 +108,15 @@ def prompt(length: int, first: int = 1) -> tuple[int, ...]:
     return (first, *(1 + number % 25 for number in range(1, length)))
 
 
-@pytest.mark.parametrize(
-    "cost",
-    [
-        pytest.param(CPU.profile(), id="a profile of rows"),
-        pytest.param(CPU.profile(0.2), id="rows take five times longer"),
-        pytest.param(CPU.profile(5.0), id="rows take a fifth"),
-        pytest.param(None, id="no profile"),
-    ],
-)
+PROFILES = {
+    "a profile of rows": CPU.profile(),
+    "rows take five times longer": CPU.profile(0.2),
+    "rows take a fifth": CPU.profile(5.0),
+    "no profile": None,
+}
+
+
+@pytest.mark.parametrize("cost", PROFILES.values(), ids=PROFILES)
 @pytest.mark.parametrize("rounds", ["continuous", "barrier"])
 def test_a_long_prompt_makes_others_wait_three_times_as_long_at_most(cost: CostModel | None, rounds: str) -> None:
     serving = Serving(CPU, cost, rounds=rounds)

@@ -94,17 +94,13 @@ def test_the_last_rounds_price_shortens_own_drafts():
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
-def keys(sessions: list[Any]) -> set[bytes]:
-    return {session.session_id for session in sessions}
-
-
 def test_so_many_texts_a_round_those_of_the_highest_worth_and_of_equal_worth_in_turn():
     sessions = [repeating(number) for number in range(1, 3 * MAX_DRAFTS)]
     asked = [Wanting(session, float(number), 0.0) for number, session in enumerate(sessions)]
-    assert {session.session_id for session, _ in PromptLookup().draft(asked)} == keys(sessions[-MAX_DRAFTS:])
+    assert {session.admitted for session, _ in PromptLookup().draft(asked)} == {*range(2 * MAX_DRAFTS, 3 * MAX_DRAFTS)}
     drafts, equal = PromptLookup(), sessions[: 2 * MAX_DRAFTS - 1]
-    served = [session for _ in range(2) for session, _ in drafts.draft(wanting(*equal))]
-    assert keys(served) == keys(equal)
+    served = {session.admitted for _ in range(2) for session, _ in drafts.draft(wanting(*equal))}
+    assert served == {session.admitted for session in equal}
 
 
 def test_texts_that_say_nothing_do_not_keep_others_out_and_have_another_turn():
@@ -120,25 +116,20 @@ def test_texts_that_say_nothing_do_not_keep_others_out_and_have_another_turn():
 
 
 @pytest.mark.parametrize(("most", "number", "drafted"), [(80, 5, [2, 4, 5, 5]), (10, 1, [1])], ids=["many", "one"])
-def test_long_texts_are_indexed_over_several_rounds_and_one_that_is_longer_all_the_same(
-    monkeypatch, most, number, drafted
-):
+def test_long_texts_are_indexed_over_several_rounds_and_one_that_is_longer_too(monkeypatch, most, number, drafted):
     monkeypatch.setattr(prompt_lookup, "MAX_INDEXED", most)
     sessions = [repeating(each) for each in range(1, number + 1)]  # 36 tokens each
     drafts = PromptLookup()
     assert [len(drafts.draft(wanting(*sessions))) for _ in drafted] == drafted
 
 
-def test_memory_is_bounded_and_the_longest_unused_goes_first():
+def test_memory_is_bounded_the_longest_unused_goes_first_and_sessions_that_are_over_are_forgotten():
     drafts = PromptLookup(max_tokens=3 * len(AGAIN))
     first, *others = [repeating(number) for number in range(1, 5)]
     for session in (first, *others):
         drafts.draft(wanting(session))
     assert drafts._num_tokens == sum(map(len, drafts._texts.values())) <= 3 * len(AGAIN)
     assert set(drafts._texts) == {session.session_id for session in others}
-
-
-def test_sessions_that_are_over_are_forgotten():
     drafts, session, other = PromptLookup(), repeating(1), silent(2)
     drafts.draft(wanting(session, other))
     drafts.keep({session.session_id})

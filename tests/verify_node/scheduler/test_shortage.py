@@ -31,12 +31,11 @@ def seated(order: str, jobs: list[Job], num_free, owned, needs, claims=None, *, 
     return list(found.preempt), sorted(map(str, found.wait))
 
 
-# -- by hand -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_smaller_one_behind_one_that_finds_no_room_is_let_in() -> None:
+def test_a_smaller_one_behind_one_that_finds_no_room_is_let_in_and_one_left_out_of_the_round_is_given_nothing() -> None:
     waiting = [waiter("big"), waiter("small", arrived_at=1.0)]
     assert seated("las", waiting, 2, {}, {"big": 3, "small": 2}) == ([], ["big"])
+    jobs = [waiter("first"), waiter("second", arrived_at=1.0)]
+    assert seated("las", jobs, 2, {}, {"second": 2}) == ([], [])
 
 
 @pytest.mark.parametrize("order", ["fcfs", *ORDERS])
@@ -102,11 +101,6 @@ def test_first_come_first_served_knows_no_claims_but_age() -> None:
     assert seated("fcfs", held, 0, owned, {"c": 1}, claims) == ([], ["c"])
 
 
-def test_who_waits_and_is_left_out_of_the_round_is_given_nothing() -> None:
-    jobs = [waiter("first"), waiter("second", arrived_at=1.0)]
-    assert seated("las", jobs, 2, {}, {"second": 2}) == ([], [])
-
-
 @pytest.mark.parametrize("order", ORDERS)
 def test_nobody_passes_one_that_has_waited_for_too_long(order: str) -> None:
     """Also nobody that would fit; but one that promises leave no room for holds up nobody."""
@@ -117,8 +111,6 @@ def test_nobody_passes_one_that_has_waited_for_too_long(order: str) -> None:
     assert seated(order, jobs, 2, {"first": 1}, needs, now=AGING_S - 1.0) == ([], ["overdue"])
     assert seated(order, jobs, 2, {"first": 1}, needs, now=AGING_S + 1.0, num_promised=1) == ([], ["overdue"])
 
-
-# -- for all of them ---------------------------------------------------------------------------------------------------
 
 KNOWN = {
     "arrived_at": st.floats(0.0, 9.0),
@@ -156,10 +148,8 @@ def scenes(draw: st.DrawFn) -> dict[str, Any]:
 @given(scenes())
 def test_what_is_given_is_there_and_nobody_leaves_or_waits_in_vain(scene: dict[str, Any]) -> None:
     owned, needs, num_free, num_promised = (scene[key] for key in ("owned", "needs", "num_free", "num_promised"))
-    claims = scene["claims"]
-    leave, wait = seated(
-        scene["order"], scene["jobs"], num_free, owned, needs, claims, num_promised=num_promised, now=50.0
-    )
+    given_ = scene["order"], scene["jobs"], num_free, owned, needs, scene["claims"]
+    leave, wait = seated(*given_, num_promised=num_promised, now=50.0)
     assert len(set(leave)) == len(leave)
     assert not set(leave) & set(wait)
     given = sum(pages for name, pages in needs.items() if name not in leave and name not in wait) + num_promised

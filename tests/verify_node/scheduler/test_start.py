@@ -56,7 +56,8 @@ def test_a_draft_is_waited_for_where_its_tokens_are_worth_the_wait(two_ready, of
     assert earliest(two_ready, [], 0.79, [awaited]) == (5.0, None)
 
 
-def test_nobody_is_waited_for_beyond_a_share_of_a_round_which_is_larger_for_a_session_alone(two_ready):
+def test_nobody_is_waited_for_beyond_a_share_of_a_round_nor_for_a_draft_that_should_long_be_there(two_ready):
+    """The share is larger for a session alone."""
     within, beyond = pending(3, 5.0 + 0.99999 * LONGEST, 99.0), pending(4, 5.0 + 1.01 * LONGEST, 99.0)
     assert earliest(two_ready, [], ROUND_S, [within]) == (5.0 + LONGEST, within.session)
     assert earliest(two_ready, [], ROUND_S, [beyond]) == (5.0, None)
@@ -64,9 +65,6 @@ def test_nobody_is_waited_for_beyond_a_share_of_a_round_which_is_larger_for_a_se
     assert earliest(two_ready[:1], [], ROUND_S, [by_one]).awaited is by_one.session
     assert earliest(two_ready, [], ROUND_S, [by_one]) == (5.0, None)
     assert earliest(two_ready, [], 0.0, [pending(3, 5.1, 99.0)]) == (5.0, None), "a round's time is not known at first"
-
-
-def test_a_draft_that_should_long_be_there_is_not_waited_for(two_ready):
     assert earliest(two_ready, [], ROUND_S, [pending(3, 5.0 - 2 * starting.SLACK_S, 99.0)]) == (5.0, None)
     soon = earliest(two_ready, [], ROUND_S, [pending(3, 5.0 - 0.5 * starting.SLACK_S, 99.0)])
     assert soon.at == pytest.approx(5.0 + starting.SLACK_S)

@@ -57,12 +57,9 @@ def test_the_likeliest_nodes_are_taken_with_their_parents_and_no_more_than_the_t
     assert chosen_of(growing(max_tokens=4)).tokens == (5, 7, 8), "the likeliest three, though all would pay"
 
 
-def test_what_is_owed_counts_alternatives():
+def test_what_is_owed_counts_alternatives_which_are_never_likelier_than_the_first_choice():
     session = owe(growing(claimed=(0.4, 0.4, 0.1, 0.8, 0.05)), 1.7)
     assert chosen_of(session, cost=DEAR).tokens == (5, 6, 7), "the first choices bring less than what is owed"
-
-
-def test_an_alternative_is_never_likelier_than_the_first_choice():
     session = growing(claimed=(0.2, 1.0, 0.9, 0.9, 1.0))
     assert chosen_of(session, budget=1).tokens == (5,), "a claim of 1.0 for the other is at most the first choice's"
 
@@ -84,19 +81,12 @@ def moved(session, path, taken):
     return Moved(session, entry, outcome, len(session.tokens), taken)
 
 
-def test_what_was_drawn_after_the_base_and_each_accepted_node_is_learned_from():
+def test_what_was_drawn_after_the_base_and_each_accepted_node_is_learned_from_up_to_the_texts_end():
     move = moved(growing(), (0, 4), (5, 9, 99))
-    assert move.claims == [
-        ("model", b"\x00", 1),
-        ("alternative", b"\x01", 0),
-        ("model", b"\x02", 0),
-        ("alternative", b"\x04", 1),
-    ]
+    first, other = "model", "alternative"
+    assert move.claims == [(first, b"\x00", 1), (other, b"\x01", 0), (first, b"\x02", 0), (other, b"\x04", 1)]
     assert move.num_alternatives == (2, 1)
     assert (move.num_observed, move.num_first_choices) == (3, (1, 3)), "the first choices alone"
     assert moved(growing(), (1,), (6, 99)).num_first_choices[0] == 0
-
-
-def test_nothing_is_learned_behind_the_texts_end():
     move = moved(growing(), (0, 2, 3), (5,))
     assert [codes for _, codes, _ in move.claims] == [b"\x00", b"\x01", b"\x02", b"\x04"]

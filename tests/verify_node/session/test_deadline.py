@@ -84,19 +84,16 @@ def test_a_window_that_was_late_is_over_when_the_next_one_begins():
 
 
 @pytest.mark.parametrize(
-    ("waits", "cause"),
+    ("waits_for", "wait_s", "prefill_s", "cause"),
     [
-        ([("queue", 0.5), ("prefill", 0.2)], "queue"),
-        ([("queue", 0.2), ("prefill", 0.5)], "prefill"),
-        ([("memory", 0.6), ("prefill", 0.2)], "memory"),
-        ([("queue", 0.1), ("prefill", 0.1)], None),
+        ("queue", 0.5, 0.2, "queue"), ("queue", 0.2, 0.5, "prefill"),
+        ("memory", 0.6, 0.2, "memory"), ("queue", 0.1, 0.1, None),
     ],
-)
-def test_a_late_first_token_is_put_down_to_what_took_longest_before_it(waits, cause):
-    deadline, now = opened(), 10.0
-    for what, seconds in waits:
-        deadline.turn_to(what, now)
-        now += seconds
+)  # fmt: skip
+def test_a_late_first_token_is_put_down_to_what_took_longest_before_it(waits_for, wait_s, prefill_s, cause):
+    deadline, now = opened(), 10.0 + wait_s + prefill_s
+    deadline.turn_to(waits_for, 10.0)
+    deadline.turn_to("prefill", 10.0 + wait_s)
     deadline.turn_to("queue", now)
     deadline.delivered(1, now)
     deadline.delivered(10, now + 0.5)
@@ -146,7 +143,8 @@ def test_who_is_late_and_slow_is_judged_by_both_accounts_together():
 # -- what a promise asks for -------------------------------------------------------------------------------------------
 
 
-def test_tokens_are_due_from_the_first_one_on_or_from_its_deadline_if_that_was_late():
+def test_the_first_token_is_due_by_the_ttft_half_a_round_trip_earlier_and_others_from_then_on():
+    """From the first token on, or from its deadline if that was late; without a TTFT in some seconds."""
     one = by_hand(b"a", 10.0, 5, 0.5)
     assert (one.due, one.is_decoding) == (10.0, False)
     one.delivered(1, 9.0)
@@ -156,9 +154,6 @@ def test_tokens_are_due_from_the_first_one_on_or_from_its_deadline_if_that_was_l
     assert one.due == 11.0
     assert running(b"a", 12.0, tpot_s=0.5, due=10.0).due == 10.5
     assert running(b"a", 9.0, tpot_s=None, due=10.0).due == inf
-
-
-def test_the_first_token_is_due_by_the_ttft_half_a_round_trip_earlier_or_in_some_seconds():
     assert opened(waited_s=0.1, round_trip_s=0.1).due == pytest.approx(10.0 - 0.15 + 0.5 - 0.05)
     assert opened(slo=Objectives(tpot_s=0.05)).due == 10.0 + FIRST_TOKEN_S
     assert opened(num_tokens=5, since_first_s=0.9).due == 10.0 + FIRST_TOKEN_S, "it goes on here"

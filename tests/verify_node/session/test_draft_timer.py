@@ -153,9 +153,6 @@ def test_what_a_draft_brings_counts_in_two_rounds():
     assert gain.tokens < 0.1
 
 
-# -- what waiting brings: rounds with an answer in time beyond rounds without ------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("num", "with_answer", "without", "brings"), [(0, 0, 0, 1.0), (100, 2, 2, 0.0), (400, 3, 1, 2.0), (100, 0, 3, 0.0)]
 )
@@ -167,17 +164,14 @@ def test_a_draft_brings_what_is_accepted_beyond_what_goes_on_without(num, with_a
     assert gain.tokens == pytest.approx(brings, abs=0.05)
 
 
-def test_older_rounds_are_forgotten() -> None:
+def test_older_rounds_are_forgotten_and_what_few_had_without_a_draft_ends_no_hope() -> None:
+    """Few rounds then waited for no draft, so none was in time, and none could show that waiting pays."""
     gain = DraftGain()
     for _ in range(1000):
         gain.observe(3, in_time=True)
     for _ in range(int(3 * MEMORY)):
         gain.observe(0, in_time=True)
     assert gain.tokens < 0.2
-
-
-def test_what_few_rounds_had_without_a_draft_ends_no_hope() -> None:
-    """Rounds then waited for no draft, so none was in time, and none could show that waiting pays."""
     gain = DraftGain()
     for _ in range(5):
         gain.observe(5, in_time=False)

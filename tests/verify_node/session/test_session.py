@@ -14,14 +14,10 @@ from verify_node.clients.client import LATE_ROUNDS
 @pytest.mark.parametrize(
     ("may_draft", "waits", "draft", "awaits"),
     [
-        (0, True, None, False),
-        (4, False, None, False),
-        (4, True, None, True),
-        (4, True, {"complete": False}, True),
-        (4, True, {"complete": True}, False),
-        (4, True, {"complete": True, "tokens": ()}, False),
+        (0, True, None, False), (4, False, None, False), (4, True, None, True), (4, True, {"complete": False}, True),
+        (4, True, {"complete": True}, False), (4, True, {"complete": True, "tokens": ()}, False),
     ],
-)
+)  # fmt: skip
 def test_readiness(may_draft, waits, draft, awaits):
     session = make_session()
     session.commit((7,))
@@ -64,16 +60,13 @@ def test_a_round_trip_is_from_the_verdict_that_is_answered():
 # -- its draft ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_newest_draft_is_kept_in_whatever_order_they_arrive():
+def test_the_newest_draft_is_kept_in_whatever_order_they_arrive_and_of_two_for_the_same_text_the_later_one():
     for order in permutations([(3, (4, 5, 6, 7)), (4, (5, 6, 7, 8)), (5, (6, 7, 8, 9))]):
         session = make_session()
         session.commit((4, 5))
         for base_len, tokens in order:
             session.take_draft(a_draft(base_len=base_len, tokens=tokens), 0.0)
         assert session.drafts.newest.tokens == (6, 7, 8, 9)
-
-
-def test_of_two_drafts_for_the_same_text_the_later_one_counts():
     session = make_session()
     session.take_draft(a_draft(tokens=(4,)), 0.0)
     session.take_draft(a_draft(tokens=(4, 5), complete=True), 0.0)
@@ -132,9 +125,6 @@ def test_under_the_ratio_rule_the_index_answers_instead_of_the_model(source, cal
     session.take_draft(a_draft(tokens=(4,), source=source, complete=True, proposal=certain((4,))), 1.0)
     assert session.drafts.timer.is_called == calls
     assert session.client.answer_s == float(calls)
-
-
-# -- waiting for it ----------------------------------------------------------------------------------------------------
 
 
 def test_a_complete_draft_ends_the_wait_when_it_arrives():

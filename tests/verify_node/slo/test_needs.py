@@ -29,10 +29,6 @@ def asked(*texts, weights=None, budget=24):
     return list(needs.of_drafts({one.session_id: probabilities for one, probabilities in texts}, budget).values())
 
 
-def test_who_is_behind_needs_what_a_token_alone_does_not_bring():
-    assert asked(text(2.5), text(1.0, "b")) == [pytest.approx(1.5), 0.0]
-
-
 def test_no_text_needs_more_than_a_fifth_beyond_an_equal_part():
     def both(owed):
         return asked(*(text(owed, name, probabilities=(1.0,) * 24) for name in "ab"), budget=10)
@@ -64,7 +60,7 @@ def test_with_more_clients_than_budget_each_may_need_one_token():
     assert alone == [pytest.approx(0.9)]
 
 
-def test_who_would_be_late_with_all_drafted_tokens_needs_none():
+def test_who_is_behind_needs_what_a_token_alone_does_not_bring_and_none_if_late_with_all_drafted_ones():
     assert asked(text(1.75, probabilities=(0.5, 0.5))) == [pytest.approx(0.75)]
     assert asked(text(1.8, probabilities=(0.5, 0.5))) == [0.0]
     assert asked(text(5.0, probabilities=())) == [0.0]
@@ -72,6 +68,7 @@ def test_who_would_be_late_with_all_drafted_tokens_needs_none():
     assert (neediest, other) == (0.0, pytest.approx(0.9)), "it takes no tokens from the other"
     crowd = [text(59.0, probabilities=(0.9, 0.9)) for _ in range(15)]
     assert asked(text(2.5), *crowd, weights={"a": 1.0})[0] == pytest.approx(1.5), "nor makes its part smaller"
+    assert asked(text(2.5), text(1.0, "b")) == [pytest.approx(1.5), 0.0]
 
 
 def test_the_round_stays_as_short_as_those_need_whom_one_token_keeps_on_time():

@@ -187,9 +187,7 @@ NEVER = Slo(Objectives(tpot_s=0.008), 0.1, 0.01)
         pytest.param((QUICK, 3), (QUICK, 30), False, id="thirty tokens in 0.1 s are too many"),
     ],
 )
-def test_a_text_that_is_opened_again_keeps_its_promise_unless_it_asks_for_more_or_is_another(
-    desk: Desk, first: tuple[Slo, int], again: tuple[Slo, int], is_kept: bool
-) -> None:
+def test_a_text_opened_again_keeps_its_promise_unless_it_asks_for_more_or_is_another(desk, first, again, is_kept):
     assert ask(desk, 1, first[0], prompt=(1,) * first[1], max_tokens=60) is True
     committed: tuple[int, ...] = ()
     if again[0].since_first_s is not None:

@@ -20,13 +20,10 @@ def test_whose_key_says_nothing_may_ask_for_all_tiers(without):
     assert terms_of(TIERS, without) == SloTerms(tuple(TIERS.values()))
 
 
-def test_a_key_may_be_limited_to_tiers_and_then_to_no_tpot_below_theirs():
+def test_a_key_may_be_limited_to_tiers_and_then_to_no_tpot_below_theirs_or_that_of_thinking():
     terms = terms_of(TIERS, record(tiers=("chat", "batch", "gone")))
     assert [tier.tier for tier in terms.tiers] == ["chat", "batch"]
     assert terms.least_tpot_s == 0.05
-
-
-def test_a_key_limited_to_a_tier_keeps_its_shorter_tpot_of_thinking():
     tiers = parse_tiers(["agent:tpot=50ms,thinking_tpot=20ms", "chat:tpot=30ms"])
     terms = terms_of(tiers, record(tiers=("agent", "chat")))
     assert terms == SloTerms(tuple(tiers.values()), 0.02)

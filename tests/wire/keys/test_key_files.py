@@ -2,8 +2,11 @@
 
 import logging
 import os
+import shlex
 import stat
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,17 +19,26 @@ from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, client_options, new_pair, server_options
 
 
-def keygen(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["goodspeed", "keygen", *words])
-    return cli.main()
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "keys"
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the keys of a verify node and of the draft node edge-1."""
-    folder = tmp_path / "keys"
-    assert keygen(monkeypatch, "verify", "--folder", str(folder)) == 0
-    assert keygen(monkeypatch, "draft", "edge-1", "--folder", str(folder)) == 0
+def keygen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], int]:
+    """Runs `goodspeed keygen` with these words in the folder, which is made where there is none."""
+
+    def run(words: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["goodspeed", "keygen", *shlex.split(words), "--folder", str(folder)])
+        return cli.main()
+
+    return run
+
+
+@pytest.fixture
+def made(keygen, folder: Path) -> Path:
+    """The folder with the keys of a verify node and of the draft node edge-1."""
+    assert keygen("verify") == keygen("draft edge-1") == 0
     return folder
 
 
@@ -38,9 +50,7 @@ def test_the_pairs_fit_and_say_what_was_asked_for(made: Path) -> None:
 
 
 @pytest.mark.parametrize("full", [".key", ".pub"])
-def test_a_full_disk_is_told_and_leaves_no_half_of_a_pair(
-    full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_is_told_and_leaves_no_half_of_a_pair(full, keygen, folder, monkeypatch, capsys) -> None:
     real_open = os.open
 
     def open_on_full_disk(path: str, flags: int, mode: int = 0o777, **options: int) -> int:
@@ -52,60 +62,57 @@ def test_a_full_disk_is_told_and_leaves_no_half_of_a_pair(
     full_device = real_open("/dev/full", os.O_WRONLY)
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", open_on_full_disk)
-        assert keygen(monkeypatch, "draft", "a", "--folder", str(tmp_path)) == 2
+        assert keygen("draft a") == 2
     os.close(full_device)
-    assert f"cannot write {tmp_path / 'a'}{full}: No space left on device" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-    assert keygen(monkeypatch, "draft", "a", "--folder", str(tmp_path)) == 0
+    assert f"cannot write {folder / 'a'}{full}: No space left on device" in capsys.readouterr().err
+    assert not list(folder.iterdir())
+    assert keygen("draft a") == 0
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 @pytest.mark.parametrize("mask", [0, 0o077])
-def test_secrets_are_their_owners_alone_from_the_start_and_public_files_everybodys(
-    mask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_are_their_owners_alone_from_the_start_and_public_files_everybodys(mask, keygen, folder, monkeypatch):
     opened: dict[str, int] = {}
     real_open = os.open
 
     def watched(path: str, flags: int, mode: int = 0o777, **options: int) -> int:
         descriptor = real_open(path, flags, mode, **options)
-        if tmp_path in Path(path).parents:
+        if folder in Path(path).parents:
             opened[Path(path).name] = stat.S_IMODE(os.fstat(descriptor).st_mode)
         return descriptor
 
-    before = os.umask(mask)
-    try:
-        monkeypatch.setattr(os, "open", watched)
-        keygen(monkeypatch, "verify", "--folder", str(tmp_path / "new"))
-        keygen(monkeypatch, "draft", "a", "--folder", str(tmp_path / "new"))
-    finally:
-        os.umask(before)
-    modes = {name: stat.S_IMODE((tmp_path / "new" / name).stat().st_mode) for name in opened}
+    monkeypatch.setattr(os, "open", watched)
+    with umask(mask):
+        assert keygen("verify") == keygen("draft a") == 0
+    modes = {name: mode_of(folder / name) for name in opened}
     assert modes == {"verify.key": 0o600, "verify.pub": 0o644, "a.key": 0o600, "a.pub": 0o644}
     assert all(mode & ~modes[name] == 0 for name, mode in opened.items()), "nor was more allowed at first"
-    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+    assert mode_of(folder) == 0o700
 
 
-def test_a_users_key_is_one_line_of_its_owners_alone(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    before = os.umask(0)
-    try:
-        for name in ("ana", "ben"):
-            assert keygen(monkeypatch, "user", name, "--folder", str(tmp_path)) == 0
-    finally:
-        os.umask(before)
-    ana, ben = (tmp_path / f"{name}.api-key" for name in ("ana", "ben"))
-    assert stat.S_IMODE(ana.stat().st_mode) == 0o600
+def test_a_users_key_is_one_line_of_its_owners_alone(keygen, folder, capsys, caplog) -> None:
+    with umask(0):
+        assert keygen("user ana") == keygen("user ben") == 0
+    ana, ben = (folder / f"{name}.api-key" for name in ("ana", "ben"))
+    assert mode_of(ana) == 0o600
     assert api_keys.read(str(ana)) == ana.read_text().splitlines() != api_keys.read(str(ben))
     assert api_keys.Keys.of_file(str(ana)).know(ana.read_bytes().strip())
     said = capsys.readouterr()
     assert ana.read_text().strip() not in said.out + said.err + caplog.text
     assert caplog.text == ""
-    assert keygen(monkeypatch, "user", "ana", "--folder", str(tmp_path)) == 2
-    assert keygen(monkeypatch, "user", "../ana", "--folder", str(tmp_path)) == 2
+    assert keygen("user ana") == keygen("user ../ana") == 2
     assert "already exists" in capsys.readouterr().err
 
 
@@ -125,10 +132,7 @@ def test_it_is_told_when_others_can_read_api_keys(tmp_path: Path, caplog: pytest
         (0o440, False, False), (0o640, False, False), (0o444, False, True),
     ],
 )  # fmt: skip
-def test_it_is_told_when_others_can_read_a_secret(
-    mode: int, is_own: bool, warned: bool,
-    made: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+def test_it_is_told_when_others_can_read_a_secret(mode, is_own, warned, made, monkeypatch, caplog) -> None:
     """A node may read a file of root, such as systemd's credentials or Kubernetes' secrets, through its group."""
     (made / "verify.key").chmod(mode)
     owner = os.geteuid()
@@ -137,13 +141,11 @@ def test_it_is_told_when_others_can_read_a_secret(
     assert ("other users can read" in caplog.text) is warned
 
 
-def test_nothing_is_overwritten(
-    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_overwritten(keygen, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path.name: path.read_bytes() for path in made.iterdir()}
     (made / "edge-1.key").unlink()
-    for words in (["verify"], ["draft", "edge-1"], ["draft", "verify"]):
-        assert keygen(monkeypatch, *words, "--folder", str(made)) == 2
+    for words in ("verify", "draft edge-1", "draft verify"):
+        assert keygen(words) == 2
         assert "already exists" in capsys.readouterr().err
     del before["edge-1.key"]  # and none is made beside the public file that is there
     assert {path.name: path.read_bytes() for path in made.iterdir()} == before
@@ -156,11 +158,9 @@ def test_a_file_that_appears_meanwhile_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "a.key").read_text() == "here before"
 
 
-def test_a_secret_is_never_shown(
-    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_secret_is_never_shown(keygen, made, capsys, caplog) -> None:
     caplog.set_level(logging.DEBUG)
-    keygen(monkeypatch, "draft", "b", "--folder", str(made))
+    keygen("draft b")
     (made / "b.key").chmod(0o644)
     pairs = [keys.read_draft_pair(str(made / "b.key")), keys.read_verify_pair(str(made / "verify.key"))]
     shown = [*capsys.readouterr(), caplog.text, *(f"{pair!r} {pair}" for pair in pairs)]
@@ -171,23 +171,16 @@ def test_a_secret_is_never_shown(
         shown.append(str(error.value))
     assert "other users can read" in caplog.text
     assert not any(pair.secret_key in text for pair in pairs for text in shown)
-    assert all(
-        pair.secret_key in (made / name).read_text() for pair, name in zip(pairs, ("b.key", "verify.key"), strict=True)
-    )
+    written = [(made / name).read_text() for name in ("b.key", "verify.key")]
+    assert [pair.secret_key in text for pair, text in zip(pairs, written, strict=True)] == [True, True]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["draft", "no spaces"], "'no spaces' must be"),
-        (["draft", "../up"], "'../up' must be"),
-        (["draft", ".hidden"], "not a dot first"),
-    ],
-)
-def test_what_cannot_be_enrolled_is_not_made(
-    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert keygen(monkeypatch, *words, "--folder", str(tmp_path)) == 2
+NO_NAMES = {"no spaces": "'no spaces' must be", "../up": "'../up' must be", ".hidden": "not a dot first"}
+
+
+@pytest.mark.parametrize(("name", "said"), NO_NAMES.items(), ids=NO_NAMES)
+def test_what_cannot_be_enrolled_is_not_made(name, said, keygen, tmp_path, capsys) -> None:
+    assert keygen(f"draft '{name}'") == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 

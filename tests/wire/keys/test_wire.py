@@ -12,7 +12,7 @@ from goodspeed.wire.zmq.authentication import ServerKeys, new_pair
 from goodspeed.wire.zmq.opening_channels import bind_verify
 from tests.faults.proxy import Proxy
 from tests.waiting import arrival, run_async, until
-from tests.wire.net import Net, curve, hello, network, raw_socket
+from tests.wire.net import Net, curve, hello, monitored, network, raw_socket
 
 pytestmark = pytest.mark.nodes
 
@@ -46,9 +46,8 @@ async def test_everybody_is_known_by_the_key() -> None:
         for pair in pairs:
             await net.draft(pair).send(hello(pair.name or ""))
         heard = [await arrival(net.verify) for _ in pairs]
-        assert {(one.principal, one.message) for one in heard} == {
-            (pair.public_key, hello(pair.name or "")) for pair in pairs
-        }
+        known = {(pair.public_key, hello(pair.name or "")) for pair in pairs}
+        assert {(one.principal, one.message) for one in heard} == known
         assert len({one.peer for one in heard}) == 2, "two of one identity: the name is not theirs to choose"
 
 
@@ -107,16 +106,19 @@ async def is_shut_out(net: Net, **options: bytes) -> bool:
         peer.linger = 0
         for option, value in options.items():
             setattr(peer, option, value)
-        with peer.get_monitor_socket(failures | zmq.EVENT_HANDSHAKE_SUCCEEDED) as monitor:
+        with monitored(peer, failures | zmq.EVENT_HANDSHAKE_SUCCEEDED) as monitor:
             peer.connect(net.verify.endpoint)
             peer.send(b"anything")
-            event = int.from_bytes((await until(lambda: receive(monitor)))[0][:2], "little")
-            peer.disable_monitor()
+            event = await next_event(monitor)
     return bool(event & failures) and list(net.verify.arriving()) == []
 
 
-def receive(monitor: "zmq.Socket[bytes]") -> list[bytes] | None:
-    return monitor.recv_multipart(zmq.NOBLOCK) if monitor.poll(0) else None
+def receive(socket: "zmq.Socket[bytes]") -> list[bytes] | None:
+    return socket.recv_multipart(zmq.NOBLOCK) if socket.poll(0) else None
+
+
+async def next_event(monitor: "zmq.Socket[bytes]") -> int:
+    return int.from_bytes((await until(lambda: receive(monitor)))[0][:2], "little")
 
 
 @run_async
@@ -124,15 +126,10 @@ async def test_curve_is_closed_while_nobody_answers_for_it() -> None:
     """ZeroMQ without a ZAP handler would accept any key; this connection waits until a handler accepts its key."""
     async with network(new_pair()) as net:
         net.verify.transport._zap.close()  # type: ignore[attr-defined]
-        pair = net.enrol("a")
+        options = curve(net.enrol("a"), net.pair.public_key)
         watched = zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED
-        with (
-            raw_socket(net.verify.endpoint, **curve(pair, net.pair.public_key)) as peer,
-            peer.get_monitor_socket(watched) as monitor,
-        ):
-            event = (await until(lambda: receive(monitor)))[0][:2]
-            peer.disable_monitor()
-        assert int.from_bytes(event, "little") == zmq.EVENT_DISCONNECTED
+        with raw_socket(net.verify.endpoint, **options) as peer, monitored(peer, watched) as monitor:
+            assert await next_event(monitor) == zmq.EVENT_DISCONNECTED
         assert list(net.verify.arriving()) == []
 
 
@@ -146,9 +143,8 @@ async def test_an_identity_cannot_be_taken_by_a_second_enrolled_key() -> None:
             first.send(b"\xc1")
             assert (await arrival(net.verify)).principal == victim.public_key
             with raw_socket(net.verify.endpoint, **curve(thief, net.pair.public_key), **name) as second:
-                with second.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED) as monitor:
-                    await until(lambda: receive(monitor))
-                    second.disable_monitor()
+                with monitored(second, zmq.EVENT_HANDSHAKE_SUCCEEDED) as monitor:
+                    await next_event(monitor)
                 for _ in range(3):
                     second.send(b"\xc1")
                 await honest(net)  # so the verify node has seen the second one, and all that it said before

@@ -17,7 +17,7 @@ from tests.verify_node.watch.page.browser import browser, need_browser, resize, 
 from tests.verify_node.watch.page.snapshots import EMPTY, WRITES, make_app
 from verify_node.core.client_events import ClientEvent
 from verify_node.watch.app import PAGE, Feed
-from verify_node.watch.snapshot import Node, Snapshot, Source
+from verify_node.watch.snapshot import Snapshot, Source
 
 pytestmark = pytest.mark.nodes
 need_browser()
@@ -45,18 +45,9 @@ DRAFTED = {"writes": 155, "writes-too": 45, "is-stuck": 20}
 
 def snapshots() -> tuple[Snapshot, Snapshot]:
     """One before these rounds, and one after them."""
-    after = replace(
-        EMPTY,
-        at=NOW,
-        node=Node("00", "1.2.3", "tiny-target", "gradient", "continuous", 24),
-        num_rounds=10,
-        num_tokens=100,
-        num_drafted=sum(DRAFTED.values()),
-        num_clients=len(ROWS),
-        clients=ROWS,
-        sources=SOURCES,
-        events=EVENTS,
-    )
+    counters = {"num_rounds": 10, "num_tokens": 100, "num_drafted": sum(DRAFTED.values()), "num_clients": len(ROWS)}
+    node = replace(EMPTY.node, budget=24)
+    after = replace(EMPTY, at=NOW, node=node, clients=ROWS, sources=SOURCES, events=EVENTS, **counters)
     before = [
         replace(row, num_drafted=row.num_drafted - DRAFTED[row.name], num_tokens=row.num_tokens - 13)
         if row.name in DRAFTED

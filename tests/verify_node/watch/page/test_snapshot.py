@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from tests.fakes import Desk
-from verify_node.watch.snapshot import LOST_SHOWN_S, STALLED_S, ClientRow, Node, Snapshot, Source, Watch
+from tests.verify_node.watch.page.snapshots import NODE
+from verify_node.watch.snapshot import LOST_SHOWN_S, STALLED_S, ClientRow, Snapshot, Source, Watch
 
-NODE = Node("00", "1.2.3", "tiny-target", "gradient", "continuous", 8)
 EPOCH_S = 1e9
 
 
@@ -115,20 +115,17 @@ def test_a_silent_client_is_lost_and_then_forgotten(scene: Scene) -> None:
 
 def test_a_lost_client_that_comes_back_has_one_row(scene: Scene) -> None:
     scene.desk.hello("a")
-    scene.look(after_s=100.0)
+    assert scene.rows(after_s=100.0)["a"].state == "lost"
     scene.desk.hello("a")
     [row] = scene.look().clients
     assert (row.state, row.since) == ("connected", EPOCH_S + 100.0)
 
 
-def test_refusals_are_counted_and_told(scene: Scene) -> None:
+def test_refusals_are_counted_and_told_and_no_text_is(scene: Scene) -> None:
     scene.desk.open("nobody")
     seen = scene.look()
     assert seen.refusals == {"hello_first": 1}
     assert [(event.kind, event.client, event.what) for event in seen.events] == [("refused", "", "hello_first")]
-
-
-def test_no_text_is_told(scene: Scene) -> None:
     scene.write("a", 1)
     told = msgspec.to_builtins(scene.look())
     assert not {"tokens", "prompt", "text", "seed", "session_id"} & set(_names(told))
