@@ -4,8 +4,6 @@ An experiment is a script with settings in `experiments/configs`. Under --json t
 by name; results and figures are in `experiments/results`.
 """
 
-from __future__ import annotations
-
 import sys
 
 from experiments.harness.experiment import HERE

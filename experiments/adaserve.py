@@ -10,8 +10,6 @@ draft nodes of their own, and `fixed, beside rounds` has as many; *edge* ones ar
 `fixed` has one of its own for whose drafts it waits (SLED).
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -259,18 +257,8 @@ BURSTY = {
 """Attainment in the paper's figure 14."""
 
 PAPER = {
-    "llama": {
-        "rates": (2.1, 4.3, 1.9),
-        "urgent": (None, 4.3, 1.30),
-        "scale": (None, 4.61, 1.38),
-        "selection": 0.0041,
-    },
-    "qwen": {
-        "rates": (1.6, 3.2, 1.7),
-        "urgent": (None, 3.7, 1.64),
-        "scale": (None, 3.05, 1.38),
-        "selection": 0.0031,
-    },
+    "llama": {"rates": (2.1, 4.3, 1.9), "urgent": (None, 4.3, 1.30), "scale": (None, 4.61, 1.38), "selection": 0.0041},
+    "qwen": {"rates": (1.6, 3.2, 1.7), "urgent": (None, 3.7, 1.64), "scale": (None, 3.05, 1.38), "selection": 0.0031},
 }
 """The paper's figures 8 to 11 and 15: attainment over the best baseline's, its violations over ours, and goodput."""
 
@@ -400,9 +388,5 @@ def draw(config: Config, results: Results) -> Figure:
     return styles.finish(figure, "As the load grows, ours keeps texts in time that others make late", OURS)
 
 
-def main() -> int:
-    return run("adaserve", __doc__ or "", experiment, draw, Config)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("adaserve", __doc__ or "", experiment, draw, Config))

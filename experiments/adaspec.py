@@ -9,8 +9,6 @@ There confidence is acceptance, as the paper's figures 7 and 8 have it. What it 
 recorded texts (`texts/reliability.py`).
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,22 +30,20 @@ from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import Service, serve, with_draft_nodes
 from experiments.simulation.open_loop.together import Drafter, Server
 from experiments.simulation.open_loop.traffic import rescaled
-from experiments.simulation.presets import LLAMA_1B, Device, Model, charged, roofline
+from experiments.simulation.presets import LLAMA_1B, LLAMA_7B, LLAMA_68M, Device, Model, charged, roofline
 from experiments.simulation.texts.reliability import CALIBRATED, CLAIMED, reliability
 from goodspeed.fair.round_time import CostModel
 
 A100 = Device(bytes_per_s=1.555e12, flops=312e12)  # 40 GB
 EIGHT_A100 = Device(bytes_per_s=8 * A100.bytes_per_s, flops=8 * A100.flops)
-VICUNA_7B = Model(32, 4096, 32, 32, 128, 11008, 32_000, tied=False)
-VICUNA_68M = Model(2, 768, 12, 12, 64, 3072, 32_000, tied=False)
 LLAMA_70B = Model(80, 8192, 64, 8, 128, 28672, 128_256, tied=False)
 ALL_REDUCE_S = 2e-5
 """Eight devices add up small activations twice a layer; an assumption, of the order that NVLink's users report."""
 
 _IN_ALL = charged(LLAMA_70B, EIGHT_A100)
 MACHINES: dict[str, tuple[CostModel, CostModel]] = {
-    "7B": (charged(VICUNA_7B, A100), charged(VICUNA_68M, A100)),
-    "7B, roofline": (roofline(VICUNA_7B, A100), roofline(VICUNA_68M, A100)),
+    "7B": (charged(LLAMA_7B, A100), charged(LLAMA_68M, A100)),
+    "7B, roofline": (roofline(LLAMA_7B, A100), roofline(LLAMA_68M, A100)),
     "70B": (
         replace(_IN_ALL, fixed_s=_IN_ALL.fixed_s + 2 * LLAMA_70B.num_layers * ALL_REDUCE_S),
         charged(LLAMA_1B, A100),
@@ -215,23 +211,15 @@ def findings(rows: Sequence[dict[str, Any]], curves: Sequence[dict[str, Any]]) -
     found = []
     for machine, name in dict.fromkeys((one["machine"], one["traffic"]) for one in rows):
         here = {one["policy"]: one for one in rows if (one["machine"], one["traffic"]) == (machine, name)}
-        found += _table_2(f"{machine}, {name}", here, TABLE_2.get(name, {}))
+        for policy, paper in TABLE_2.get(name, {}).items():
+            for measure, value in zip(("drafted", "accepted", "speedup"), paper, strict=True):
+                found.append(Finding(f"{machine}, {name}, {policy}: {measure}", here[policy][measure], value))
         found += _over(f"{machine}, {name}", here)
     for one in curves:
         if one["slo_scale"] == 1.0:
             reached = one["attainment"] >= NINE_OF_TEN if one["policy"] in (OURS, THEIRS) else None
             what = f"{one['machine']}: attained at scale 1, {one['policy']}"
             found.append(Finding(what, one["attainment"], None, "above 0.9" if reached is not None else "", reached))
-    return found
-
-
-def _table_2(
-    where: str, here: dict[str, dict[str, Any]], claimed: dict[str, tuple[float, float, float]]
-) -> list[Finding]:
-    found = []
-    for policy, paper in claimed.items():
-        for measure, value in zip(("drafted", "accepted", "speedup"), paper, strict=True):
-            found.append(Finding(f"{where}, {policy}: {measure}", here[policy][measure], value))
     return found
 
 
@@ -301,9 +289,5 @@ def _draw_reliability(panel: Axes, bins: Sequence[dict[str, Any]], numbers: Mapp
     panel.set(xlabel="probability of acceptance", ylabel="share of tokens that agree", xlim=(0, 1), ylim=(0, 1))
 
 
-def main() -> int:
-    return run("adaspec", __doc__ or "", experiment, draw, Config)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("adaspec", __doc__ or "", experiment, draw, Config))

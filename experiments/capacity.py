@@ -10,8 +10,6 @@ their rate is the harmonic mean of the domains'; it is also told how many users 
 shall have it. What is not in it: whatever else shares the GPU or the network.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -139,7 +137,7 @@ class Profile(msgspec.Struct):
     roofline: Roofline
 
     @classmethod
-    def read(cls, path: str) -> Profile:
+    def read(cls, path: str) -> "Profile":
         """ConfigError where that is no such file."""
         try:
             return msgspec.json.decode(Path(path).read_bytes(), type=cls)
@@ -428,9 +426,5 @@ def draw(config: Config, results: Results) -> Figure:
     return styles.finish(figure, TITLE, OURS.replace("_", " "))
 
 
-def main() -> int:
-    return harness.run("capacity", __doc__ or "", experiment, draw, Config)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(harness.run("capacity", __doc__ or "", experiment, draw, Config))

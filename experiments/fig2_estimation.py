@@ -7,8 +7,6 @@ is the sum of the clients' smoothed goodput (Eq. 4) before that round, so it has
 moving average of 10 rounds, with one standard deviation of those 10 as a band, as in the paper.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -202,9 +200,5 @@ def draw_panel(panel: Axes, rows: Sequence[dict[str, Any]]) -> None:
     panel.set_ylabel("tokens a round, mean of 10")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return run("fig2_estimation", "Estimated goodput against realised goodput.", experiment, draw, Config, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("fig2_estimation", "Estimated goodput against realised goodput.", experiment, draw, Config))

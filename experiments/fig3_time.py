@@ -131,9 +131,5 @@ def _draw_panel(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.tick_params("x", rotation=30)
 
 
-def main() -> int:
-    return harness.run("fig3_time", __doc__ or "", experiment, draw, Config)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(harness.run("fig3_time", __doc__ or "", experiment, draw, Config))

@@ -13,8 +13,6 @@ by round. The policy says who may draft how much. Which drafted tokens a round v
 `gradient`, and by the number of tokens alone with `fixed`, `random` and `throughput`, which have no utility.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -148,18 +146,10 @@ def simulate(
     setting: Setting, variant: Variant, agreement: IndependentDraws, num_seeds: int, num_rounds: int
 ) -> tuple[Floats, Floats]:
     """U of the running average goodput [rounds, seeds]; survival curves where drafts began, under replay."""
-    worlds = Worlds(
-        ArraySettings(
-            setting.num_clients,
-            setting.budget,
-            variant.eta,
-            variant.beta,
-            num_worlds=num_seeds,
-            weigh_evidence=variant.weigh_evidence,
-        ),
-        row_policies.create(variant.policy, num_seeds),
-        agreement,
+    settings = ArraySettings(
+        setting.num_clients, setting.budget, variant.eta, variant.beta, num_seeds, variant.weigh_evidence
     )
+    worlds = Worlds(settings, row_policies.create(variant.policy, num_seeds), agreement)
     worlds.step()
     before = worlds.num_tokens.copy()
     found = np.zeros((num_rounds, num_seeds))
@@ -347,10 +337,6 @@ def draw_panel(panel: Axes, rows: Sequence[dict[str, Any]]) -> None:
     panel.set(xscale="log", xlabel="round", ylabel="U of the mean goodput so far")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    about = "The utility of goodput over rounds against its optimum."
-    return run("fig4_convergence", about, experiment, draw, Config, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    about = "The utility of goodput over rounds against its optimum."
+    sys.exit(run("fig4_convergence", about, experiment, draw, Config))

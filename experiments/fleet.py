@@ -7,8 +7,6 @@ there goes on to another, by what replicas have told of themselves (`fits`), to 
 capacity, and from the sizes of real messages.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -371,9 +369,5 @@ def draw(_: Config, results: Results) -> Figure:
     return styles.finish(figure, "The capacity of a fleet grows in proportion to its replicas", CAPACITY)
 
 
-def main() -> int:
-    return run("fleet", __doc__ or "", experiment, draw, Config)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("fleet", __doc__ or "", experiment, draw, Config))

@@ -7,8 +7,6 @@ recorded. The orders are those of the verify node (`verify_node/scheduler/orders
 Nobody's wait is bounded by aging.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from experiments.harness import styles
 from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
 from experiments.harness.processes import each
 from experiments.simulation.few_places import Kind, Remaining, Request, Service, history, make, serve
-from experiments.simulation.presets import Device, Model, roofline
+from experiments.simulation.presets import LLAMA_7B, LLAMA_68M, Device, roofline
 from experiments.simulation.rival_orders import bounds, create
 from goodspeed.fair.lengths import OutputLengths
 from verify_node.scheduler.orders.base import Job, Order
@@ -32,8 +30,6 @@ from verify_node.scheduler.orders.laps import NUM_ROUNDS
 Row: TypeAlias = dict[str, Any]
 
 L20 = Device(bytes_per_s=864e9, flops=119.5e12)  # the paper's GPU
-LLAMA_7B = Model(32, 4096, 32, 32, 128, 11008, 32_000, tied=False)
-LLAMA_68M = Model(2, 768, 12, 12, 64, 3072, 32_000, tied=False)
 
 OURS = "laps"
 POLICIES = ("fcfs", "las", "lp_sjf", OURS, "laps_paper", "laps_learned")
@@ -328,9 +324,5 @@ def draw(config: Config, results: Results) -> Figure:
     return styles.finish(figure, title, SHOWN[OURS])
 
 
-def main() -> int:
-    return run("laps_sd", __doc__ or "", experiment, draw, Config)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("laps_sd", __doc__ or "", experiment, draw, Config))

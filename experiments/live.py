@@ -15,8 +15,6 @@ panel has tokens a second of each client in the default rounds, a fourth one tho
 Then all of it is simulated with what was measured (`simulated`): `twin` has each simulated figure over its live one.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -157,7 +155,10 @@ def outcome(config: Config, runs: Mapping[str, Runs], twins: Mapping[str, Runs])
         "drafts_a_round": {world: {name: _drafts(each) for name, each in own.items()} for world, own in runs.items()},
     }
     findings = [*_findings(estimated, converged, best), *fig4_convergence.served_findings(served), *_unequal(served)]
-    findings += [_near(name, twin / live) for name, (live, twin) in compared.items()]
+    near = simulated.NEAR
+    for name, (live, twin) in compared.items():
+        what, off = f"simulated / live, {name}", abs(twin / live - 1.0)
+        findings.append(Finding(what, twin / live, None, f"within {near:.0%} of 1", off <= near))
     told = [{"figure": FIG4} | row for row in rows] + [{"figure": SERVED} | row for row in served]
     return Outcome(rows=told, curves=curves, findings=findings, facts=facts, notes=NOTES)
 
@@ -193,11 +194,6 @@ def _means(runs: Sequence[Run]) -> list[float]:
     rounds = [float(np.exp(one.utility[-1] / clients)) for one in runs]
     seconds = [float(np.exp(np.log(one.tokens_per_s).mean())) for one in runs]
     return [float(np.mean(each)) for each in (rounds, seconds, [one.seconds / len(one.rounds) for one in runs])]
-
-
-def _near(name: str, ratio: float) -> Finding:
-    near = simulated.NEAR
-    return Finding(f"simulated / live, {name}", ratio, None, f"within {near:.0%} of 1", abs(ratio - 1.0) <= near)
 
 
 # -- Fig. 2 ------------------------------------------------------------------------------------------------------------
@@ -344,11 +340,7 @@ def _title(config: Config, results: Results) -> str:
     return f"{config.target} served to {len(config.domains)} clients: by default the log-utility of {OURS} is {above}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that the nodes end, too
     about = "Estimated and measured goodput, and utility over rounds, of real nodes with a real model."
-    return run("live", about, experiment, draw, Config, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("live", about, experiment, draw, Config))

@@ -9,8 +9,6 @@ Draft nodes have a draft model, an n-gram index whose tokens are accepted as oft
 repeats itself in simulated texts, so the verify node drafts nothing from them itself.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
@@ -195,8 +193,7 @@ def _row(config: Config, of: tuple[str, Machine, float, int, list[float], str]) 
 
 def _lowest(rows: list[dict[str, Any]], machine: str, known: str) -> Finding:
     lowest = min(row[f"ratio_{known}"] for row in rows if row["machine"] == machine)
-    what = f"{machine}: lowest ratio, cost {known}"
-    return Finding.at_least(what, lowest, WANTED)
+    return Finding.at_least(f"{machine}: lowest ratio, cost {known}", lowest, WANTED)
 
 
 def _over_plain(rows: list[dict[str, Any]]) -> list[Finding]:
@@ -211,8 +208,7 @@ def _over_plain(rows: list[dict[str, Any]]) -> list[Finding]:
 
 def _shares(of: str, rows: list[dict[str, Any]], column: str = "ratio_known") -> Finding:
     share = float(np.mean([row[column] >= WANTED for row in rows]))
-    what = f"{of}share of cells at {WANTED} or more of the better"
-    return Finding.at_least(what, share, WANTED_SHARE)
+    return Finding.at_least(f"{of}share of cells at {WANTED} or more of the better", share, WANTED_SHARE)
 
 
 def _unequal(rows: list[dict[str, Any]]) -> list[Finding]:
@@ -221,14 +217,9 @@ def _unequal(rows: list[dict[str, Any]]) -> list[Finding]:
         return []
     lowest, least = min(row["utility_known"] for row in rows), float(np.log(WANTED))
     mean = float(np.mean([row["utility_known"] for row in rows]))
+    what = "unequal clients: log-utility per client over the better, lowest"
     return [
-        Finding(
-            "unequal clients: log-utility per client over the better, lowest",
-            lowest,
-            None,
-            f"{least:.3f}",
-            lowest >= least,
-        ),
+        Finding(what, lowest, None, f"{least:.3f}", lowest >= least),
         Finding("unequal clients: the same, mean", mean),
     ]
 
@@ -268,9 +259,5 @@ def draw(_: Config, results: Results) -> Figure:
     return styles.finish(figure, title)
 
 
-def main() -> int:
-    return run("never_worse", __doc__ or "", experiment, draw, Config)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("never_worse", __doc__ or "", experiment, draw, Config))

@@ -8,8 +8,6 @@ A100; our drafts are made elsewhere. Our nodes' state machines run as they are, 
 `simulation/open_loop/rivals.py`, without nodes and messages: a hundred times as quick, so a run is ours nearly alone.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -240,11 +238,7 @@ def arrivals(config: Config, cell: Cell, requests_per_s: float) -> list[Arrival]
 def promises(done: Service) -> Row:
     """Returns how many promised texts are over, and how many of these promises were broken."""
     outcomes = Counter(text.kept.outcome for text in done.promised)
-    return {
-        "num_promised": outcomes.total(),
-        "promised_late": outcomes["late"],
-        "promised_slow": outcomes["slow"],
-    }
+    return {"num_promised": outcomes.total(), "promised_late": outcomes["late"], "promised_slow": outcomes["slow"]}
 
 
 def measures(done: Service) -> Row:
@@ -298,7 +292,7 @@ class Ratio(NamedTuple):
     most: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Ratio:
+    def of(cls, values: Sequence[float]) -> "Ratio":
         least, most = min(values), max(values)
         return cls(min(max(geometric_mean(values), least), most), least, most)  # rounding may leave the range
 
@@ -410,9 +404,5 @@ def draw(_: Config, results: Results) -> Figure:
     return styles.finish(figure, "Requests that keep their service levels, by every ten tokens", OURS)
 
 
-def main() -> int:
-    return run("slos_serve", __doc__ or "", experiment, draw, Config)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("slos_serve", __doc__ or "", experiment, draw, Config))

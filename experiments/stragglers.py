@@ -6,7 +6,7 @@ other clients got in a run; intervals over seeds. The paper has no such experime
 """
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from statistics import fmean
@@ -69,7 +69,7 @@ def place(case: str, device: float, config: Config) -> tuple[int, Nodes]:
     factors[-1] *= config.slower if case == "slow" else 1.0
     latency_s[-1] = config.far_s if case == "far" else config.latency_s
     num_clients = NUM_OTHERS if case == "absent" else NUM_OTHERS + 1
-    return num_clients, replace(Nodes(), slower=tuple(factors), latency_s=tuple(latency_s))
+    return num_clients, Nodes(slower=tuple(factors), latency_s=tuple(latency_s))
 
 
 def _runs(setup: Setup, policy: str, rounds: str, case: str, config: Config) -> list[dict[str, float]]:
@@ -131,9 +131,5 @@ def draw(config: Config, results: Results) -> Figure:
     return styles.finish(figure, title, OURS)
 
 
-def main() -> int:
-    return harness.run("stragglers", __doc__ or "", experiment, draw, Config)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(harness.run("stragglers", __doc__ or "", experiment, draw, Config))

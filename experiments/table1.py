@@ -155,9 +155,5 @@ def draw(config: Config, results: Results) -> Figure:
     return styles.finish(figure, title, OURS)
 
 
-def main() -> int:
-    return harness.run("table1", __doc__ or "", experiment, draw, Config)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(harness.run("table1", __doc__ or "", experiment, draw, Config))

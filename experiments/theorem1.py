@@ -7,8 +7,6 @@ square, as a share of x*), how much of that is noise (the step beta alone spread
 of beta), and how far the mean goodput is from x*, which noise does not blur.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -89,8 +87,7 @@ def experiment(config: Config) -> Outcome:
         raise ConfigError(
             f"{len(config.alphas)} rates of acceptance for {config.num_clients} clients; give one for each"
         )
-    recorded = [] if config.alphas else clients_of(config.num_clients, config.recordings)
-    alphas = np.array(config.alphas) if config.alphas else alphas_of(recorded)
+    alphas = np.array(config.alphas) if config.alphas else alphas_of(clients_of(config.num_clients, config.recordings))
     best = optimum(geometric(alphas, config.budget), config.budget)
     results: list[dict[str, Any]] = []
     findings: list[Finding] = []
@@ -107,8 +104,7 @@ def experiment(config: Config) -> Outcome:
             findings.append(Finding(what, found["distance"]))
         results += own
         findings += [_slope(at, power, own), _farther(at, power, own)]
-    facts = {"optimum": best.goodput.tolist()}
-    return Outcome(rows=results, findings=findings, facts=facts, notes=NOTES)
+    return Outcome(rows=results, findings=findings, facts={"optimum": best.goodput.tolist()}, notes=NOTES)
 
 
 NOTES = [
@@ -150,10 +146,6 @@ def draw(config: Config, results: Results) -> Figure:
     return styles.finish(figure, "The smaller the steps, the nearer the smoothed goodput is to the optimum")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    about = "The distance of smoothed goodput from x* as beta goes to 0."
-    return run("theorem1", about, experiment, draw, Config, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    about = "The distance of smoothed goodput from x* as beta goes to 0."
+    sys.exit(run("theorem1", about, experiment, draw, Config))

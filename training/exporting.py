@@ -92,19 +92,11 @@ def write_kept(
     writer.add_name(name)
     for key, value in target.fields.items():
         if key.startswith("tokenizer."):
-            writer.add_key_value(key, value, *_types(value))
+            writer.add_key_value(key, value, gguf.GGUFValueType.get_type(value))
     for key, numbers in ((KEPT, kept.tokens), (NEAREST, kept.nearest)):
         writer.add_key_value(key, numbers.tolist(), gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.UINT16)
     _write(writer, config, weights, *((Kind.F32,) if in_float32 else (LAYERS, EMBEDDING)))
     return file.stat().st_size
-
-
-def _types(value: Any) -> tuple[gguf.GGUFValueType, gguf.GGUFValueType | None]:
-    """Returns the types with which a field is stored: of its value, and of the values in it."""
-    if isinstance(value, list):
-        return gguf.GGUFValueType.ARRAY, _types(value[0])[0]
-    kinds = {str: gguf.GGUFValueType.STRING, bool: gguf.GGUFValueType.BOOL, float: gguf.GGUFValueType.FLOAT32}
-    return kinds.get(type(value), gguf.GGUFValueType.INT32), None
 
 
 # -- weights -----------------------------------------------------------------------------------------------------------

@@ -22,9 +22,10 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, product
 from typing import Any
 
-from experiments.benchmarks.load.as_simulated import FAMILY, SETTING, WAYS, Delivered, Found, Way, simulate, wanted
+from experiments.benchmarks.load.as_simulated import FAMILY, SETTING, WAYS, Delivered, Way, measures, simulate, wanted
 from experiments.benchmarks.load.ways import DRAFTS, TARGET
 from experiments.benchmarks.nodes.emulating import Emulation, emulation
 from experiments.benchmarks.nodes.workers import DraftWorker, Served, Wanted, cluster, serve_all
@@ -49,7 +50,7 @@ MEASURES = ("own", "until_last", "all_active")
 MEASURE = "own"
 
 Speeds = dict[tuple[int, str], list[dict[str, float]]]
-"""`Found.measures` by number of clients and way, for each repetition."""
+"""`measures` by number of clients and way, for each repetition."""
 
 
 @contextlib.contextmanager
@@ -78,7 +79,7 @@ class Live:
         self.num_different = 0
         self._known: dict[tuple[int, ...], list[int]] = {}  # text by seed and prompt
 
-    def serve(self, name: str, num_clients: int, seed: int) -> Found:
+    def serve(self, name: str, num_clients: int, seed: int) -> list[Delivered]:
         way = WAYS[name]
         texts = wanted(num_clients, self.options.turns, seed, self.recordings)
         num_tokens, temperature = self.options.tokens, self.options.temperature
@@ -86,13 +87,9 @@ class Live:
         asked = [[Wanted(one.ids, num_tokens, temperature, one.seed, max_draft) for one in own] for own in texts]
         _, served = serve_all(self.nodes[name][:num_clients], asked)
         if way.is_exact:
-            for own, ours in zip(asked, served, strict=True):
-                self._compare(own, ours)
-        return Found([one_after_another(own) for own in served])
-
-    def _compare(self, asked: Sequence[Wanted], served: Sequence[Served]) -> None:
-        for one, text in zip(asked, served, strict=True):
-            self.num_different += self._known.setdefault((one.seed, *one.prompt), text.tokens) != text.tokens
+            for one, text in zip(chain(*asked), chain(*served), strict=True):
+                self.num_different += self._known.setdefault((one.seed, *one.prompt), text.tokens) != text.tokens
+        return [one_after_another(own) for own in served]
 
 
 def one_after_another(served: Sequence[Served]) -> Delivered:
@@ -137,11 +134,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     ):
         began, asking = time.monotonic(), Live(nodes, options, recordings)
         for seed in range(options.repetitions):
-            for num_clients, name in turns(sorted({1, options.clients}), list(ways), seed):
-                live[num_clients, name].append(asking.serve(name, num_clients, seed).measures())
+            for num_clients, name in product(sorted({1, options.clients}), benchmark.in_turn(ways, seed)):
+                live[num_clients, name].append(measures(asking.serve(name, num_clients, seed)))
                 if options.temperature == RECORDED:
                     expected = simulate(ways[name], num_clients, options.turns, options.tokens, seed, recordings)
-                    simulated[num_clients, name].append(expected.measures())
+                    simulated[num_clients, name].append(measures(expected))
                 tell(options, seed, num_clients, name, live, simulated)
         late = hardware.late(began)
     found = ratios(live, options.clients)
@@ -157,14 +154,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "factor": options.factor,
         "num_clients": options.clients,
     }
-
-
-def turns(numbers: Sequence[int], ways: Sequence[str], repetition: int) -> Iterator[tuple[int, str]]:
-    """All ways with each number of clients, in each repetition another way first."""
-    first = repetition % len(ways)
-    for num_clients in numbers:
-        for name in (*ways[first:], *ways[:first]):
-            yield num_clients, name
 
 
 def tell(
@@ -207,14 +196,12 @@ def show(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
 def parse() -> argparse.Namespace:
     parser = benchmark.parser("emulated", __doc__, "one client instead of eight, one short text, --factor 2")
     parser.add_argument("--factor", type=float, default=12.0, help="how much slower than there (default 12)")
-    parser.add_argument("--tokens", type=int, default=48, help="length of every text (default 48)")
     parser.add_argument(
         "--temperature", type=float, default=RECORDED, help="0: live only, as the recorded texts are of 1 (default 1)"
     )
-    parser.add_argument("--turns", type=int, default=4, help="texts of each client (default 4)")
     parser.add_argument("--repetitions", type=int, default=3, help="default 3")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="default: all")
-    parser.set_defaults(clients=SETTING.num_clients)
+    parser.set_defaults(clients=SETTING.num_clients, tokens=48, turns=4)
     options = parser.parse_args()
     if options.quick:
         options.factor, options.tokens, options.turns, options.repetitions, options.clients = 2.0, 8, 1, 1, 1

@@ -115,10 +115,8 @@ class Comparison:
     def run(self, rows: Sequence[Sequence[Text]]) -> None:
         """Runs all ways on each row of prompts; leaves out the first row, which warms up."""
         for repetition, texts in enumerate(rows):
-            first = repetition % len(self.ways)
-            names = list(self.ways)
             written = {}
-            for way in names[first:] + names[:first]:
+            for way in benchmark.in_turn(self.ways, repetition):
                 started = time.perf_counter()
                 written[way] = self.ways[way](texts)
                 rate = sum(len(one.tokens) for one in written[way]) / (time.perf_counter() - started)
@@ -261,8 +259,6 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def parse() -> argparse.Namespace:
     parser = benchmark.parser("end_to_end", __doc__, "one client instead of eight, one short repetition")
-    parser.add_argument("--tokens", type=int, default=64, help="length of every text (default 64)")
-    parser.add_argument("--turns", type=int, default=4, help="texts of each of the eight clients (default 4)")
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up (default 5)")
     parser.add_argument("--temperature", type=float, nargs="+", default=[1.0, 0.0], help="default: 1 0")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="default: all")
@@ -290,12 +286,9 @@ def parse() -> argparse.Namespace:
         "--prompts", type=Path, metavar="FOLDER", help="with a real target: DOMAIN.jsonl with `id` and `turns` a line"
     )
     parser.add_argument("--busy", action="store_true", help="another process computes on one core all the time")
-    parser.add_argument(
-        "--pin", action=argparse.BooleanOptionalAction, help="a core for the verify node (default: with --device cpu)"
-    )
     parser.add_argument("--verify", nargs="*", default=[], help="options of goodspeed-verify, as --verify=--budget=16")
     parser.add_argument("--draft", nargs="*", default=[], help="options of goodspeed-draft")
-    parser.set_defaults(clients=NUM_CLIENTS, texts=NUM_DOMAINS, answer=160)
+    parser.set_defaults(tokens=64, turns=4, clients=NUM_CLIENTS, texts=NUM_DOMAINS, answer=160)
     options = parser.parse_args()
     complete(options)
     check(options, parser)
@@ -304,7 +297,7 @@ def parse() -> argparse.Namespace:
 
 def complete(options: argparse.Namespace) -> None:
     """Sets what depends on other options."""
-    options.pin = not on_gpu(options.device) if options.pin is None else options.pin
+    options.pin = not on_gpu(options.device)  # a core for the verify node
     if options.quick:
         options.tokens, options.turns, options.repetitions, options.clients, options.texts = 4, 1, 1, 1, 1
         options.answer = 8
@@ -318,8 +311,6 @@ def check(options: argparse.Namespace, parser: CommandLine) -> None:
         parser.error("--at-once must be 1 at least")
     if any(map(chats.is_real, options.target)) and on_gpu(options.device):
         parser.error("--device is for the targets that are no real models")
-    if not 1 <= options.turns <= NUM_DOMAINS // 2:
-        parser.error(f"--turns must be from 1 to {NUM_DOMAINS // 2}: no client is asked for a text twice")
     if (most := len(prompts.load()) // NUM_DOMAINS - 1) < options.repetitions:
         parser.error(f"--repetitions must be {most} at most: no prompt is asked for twice")
 

@@ -17,8 +17,9 @@ from statistics import fmean
 import torch
 
 from experiments.harness import benchmark
-from experiments.simulation.texts.target_texts import TargetText, grouped, index_of_others, write_after
+from experiments.simulation.texts.target_texts import TargetText, answers, asked, grouped, index_of_others
 from goodspeed.embedded import prompts
+from goodspeed.engine.torch import checkpoints
 from goodspeed.ngram.drafting import draft
 from goodspeed.ngram.index import GrowingText, NgramIndex
 
@@ -121,7 +122,8 @@ def main() -> int:
     torch.set_num_threads(1)
     per_domain, num_tokens = (2, 30) if options.quick else (16, NUM_TOKENS)
     chosen = prompts.load()[: per_domain * prompts.NUM_DOMAINS]
-    replays = replay(list(write_after(chosen, TEMPERATURES, num_tokens)))
+    target = checkpoints.load("tiny-target")
+    replays = replay(list(answers(target, asked(target, chosen, TEMPERATURES), num_tokens)))
     show(replays)
     means = {source: tokens_per_round(replays, source) for source in SOURCES}
     benchmark.report(options, {"benchmark": "ngram", **means, "domains": rows(replays)})

@@ -1,14 +1,12 @@
 """The frame of every benchmark: its options --quick and --json, its table, and one JSON object as its last line."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import signal
 import statistics
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from goodspeed.serving.parser import CommandLine
@@ -40,6 +38,13 @@ def report(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
     """Prints the last line if --json asks for it."""
     if options.json:
         print(json.dumps(found))
+
+
+def in_turn(ways: Iterable[str], repetition: int) -> list[str]:
+    """Returns the ways, in each repetition beginning with another one."""
+    names = list(ways)
+    first = repetition % max(1, len(names))
+    return names[first:] + names[:first]
 
 
 def median_ratio(times: Sequence[float], baseline: Sequence[float]) -> float:

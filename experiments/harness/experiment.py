@@ -8,8 +8,6 @@ where they have `recordings`, `--recordings` names the file of the texts that ar
 names in `OPTIONS` are options, too. Our goals are for the shipped settings: with others nothing is judged.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -43,11 +41,6 @@ class Comparing:
     """Settings, a dataclass, of an experiment that compares policies."""
 
     policies: tuple[str, ...]
-
-    def with_policy(self, name: str) -> Self:
-        """The same with one more policy to compare."""
-        policies = tuple(dict.fromkeys((*self.policies, name)))
-        return cast(Self, replace(cast(Any, self), policies=policies))
 
 
 @dataclass(frozen=True)
@@ -103,8 +96,7 @@ def run(
     section = "quick" if options.quick else "full"
     out = options.out or HERE / "results" / ("quick" if options.quick else "") / name
     settings = load(options.config, section, config)
-    settings_of = map(setting, own_options(config))
-    given = {key: getattr(options, key) for key in settings_of if getattr(options, key) is not None}
+    given = {name: getattr(options, name) for name in own_options(config) if getattr(options, name) is not None}
     settings = replace(cast(Any, settings), **given)
     if (policy := getattr(options, "policy", None)) is not None:
         settings = _with_policy(settings, policy)
@@ -156,18 +148,13 @@ def _with_policy(settings: Any, policy: str) -> Any:
         policies.create(policy)
     except ConfigError as error:
         raise SystemExit(str(error)) from error
-    return settings.with_policy(policy)
+    return replace(settings, policies=tuple(dict.fromkeys((*settings.policies, policy))))
 
 
 def own_options(config: Any) -> dict[str, str]:
     """Settings that are options of an experiment: the file that it replays, and those that its class names."""
-    replays = {"--recordings": RECORDINGS} if "recordings" in {each.name for each in fields(config)} else {}
-    return replays | {f"--{key.replace('_', '-')}": what for key, what in getattr(config, "OPTIONS", {}).items()}
-
-
-def setting(option: str) -> str:
-    """Returns the name of the setting that an option gives."""
-    return option.removeprefix("--").replace("-", "_")
+    replays = {"recordings": RECORDINGS} if "recordings" in {each.name for each in fields(config)} else {}
+    return replays | getattr(config, "OPTIONS", {})
 
 
 def parse(name: str, about: str, arguments: Sequence[str] | None, config: type) -> argparse.Namespace:
@@ -178,9 +165,9 @@ def parse(name: str, about: str, arguments: Sequence[str] | None, config: type) 
     parser.add_argument("--redraw", action="store_true", help="run nothing; draw the picture from the stored results")
     parser.add_argument("--config", type=Path, default=_shipped(name), help="settings, of clients of your own, say")
     parser.add_argument("--out", type=Path, help="folder of the results; default: experiments/results/NAME")
-    for option, what in own_options(config).items():
-        kind = get_type_hints(config)[setting(option)]
-        parser.add_argument(option, type=kind, help=f"{what}; default: that of the settings")
+    for name, what in own_options(config).items():
+        kind = get_type_hints(config)[name]
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=f"{what}; default: that of the settings")
     if issubclass(config, Comparing):
         what = "compare this policy, too: a name, or a class of your own (docs/POLICY.md)"
         parser.add_argument("--policy", metavar="NAME|MODULE:CLASS", help=what)
@@ -263,14 +250,10 @@ def table(findings: Sequence[Finding]) -> str:
     width = max([len(finding.what) for finding in findings], default=4)
     lines = [f"{'':{width}} {'paper':>9} {'ours':>9} {'ratio':>7}  wanted"]
     for finding in findings:
-        wanted = finding.wanted if finding.reached is None else f"{finding.wanted}: {_verdict(finding.reached)}"
+        wanted = finding.wanted + {None: "", True: ": reached", False: ": MISSED"}[finding.reached]
         paper, ours, ratio = (_number(value) for value in (finding.paper, finding.ours, finding.ratio))
         lines.append(f"{finding.what:{width}} {paper:>9} {ours:>9} {ratio:>7}  {wanted}".rstrip())
     return "\n".join(lines)
-
-
-def _verdict(reached: bool) -> str:
-    return "reached" if reached else "MISSED"
 
 
 def _number(value: float | None) -> str:

@@ -4,8 +4,6 @@ The items are independent worlds of their own virtual clocks, so what comes out 
 processes nor on what else the machine does.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 from collections.abc import Callable, Sequence

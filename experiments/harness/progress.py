@@ -4,8 +4,6 @@ On a terminal the line stays in place and goes away at the end; elsewhere (a log
 at most, so that what is quick says nothing.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -27,17 +25,14 @@ def parts(what: str, items: Iterable[Part]) -> Iterator[Part]:
         for number, item in enumerate(waiting):
             now = time.monotonic()
             if in_place:
-                out.write(CLEAR + line(what, number, len(waiting), now - began))
-                out.flush()
+                print(CLEAR + line(what, number, len(waiting), now - began), end="", file=out, flush=True)
             elif now - said >= EVERY_S:
-                out.write(line(what, number, len(waiting), now - began) + "\n")
-                out.flush()
+                print(line(what, number, len(waiting), now - began), file=out, flush=True)
                 said = now
             yield item
     finally:
         if in_place:
-            out.write(CLEAR)
-            out.flush()
+            print(CLEAR, end="", file=out, flush=True)
 
 
 def line(what: str, num_done: int, total: int, elapsed_s: float) -> str:

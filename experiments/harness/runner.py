@@ -3,8 +3,6 @@
 Knows of a script only that `--quick` makes it short, and that under `--json` its last line is one JSON object.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

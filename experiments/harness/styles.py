@@ -5,8 +5,6 @@ level), and yellow is too light on white. The other six were searched for so tha
 readers with any kind of colour blindness, nor like black or white.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterable
 from typing import Any

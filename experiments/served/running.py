@@ -21,7 +21,6 @@ from goodspeed.engine.model_files.names import NO_MODEL
 SILENCE_S = 300.0
 """The longest time between two events of a verify node, its start included."""
 
-
 END_S = 10.0
 
 ELSEWHERE = {"verify_node.config.is_loopback": operator.not_}

@@ -40,9 +40,6 @@ class Placed(Acceptance):
     def rate(self, position: int, offset: int, on_path: bool) -> float:
         return self.rates[min(offset, len(self.rates) - 1)] if on_path else self.wrong
 
-    def probabilities(self, position: int, offset: int) -> float:
-        return self.rate(position, offset, True)
-
 
 def placed(runs: Sequence[Run], client: int, length: int, *, waits: bool) -> Placed:
     """Returns the agreement that a client's drafts of at most `length` tokens show.
@@ -84,17 +81,13 @@ def settings(kind: Kind, node: VerifyConfig, runs: Sequence[Run], waiting: Seque
     sizes = [[size for one in runs for size in one.sizes(client)] for client in clients]
     lines = [line_and_step_s(each for one in waiting for each in one.drafts(client)) for client in clients]
     ratio = any(opened.verification == "ratio" for one in runs for opened in one.sessions.values())
-
-    def acceptance(client: int, number: int) -> Acceptance:
-        return places[client]
-
     return replace(
         like(node.core),
         num_clients=len(clients),
         loads=tuple(kind.loads),
         sizes=lambda client, number: sizes[client][number % len(sizes[client])],
         verification=("ratio",) if ratio else ("match",),
-        acceptance=acceptance,
+        acceptance=lambda client, number: places[client],
         round_cost=round_cost(done for one in runs for done in one.rounds),
         draft_cost=tuple(
             Linear(fixed_s=step_s * factor)

@@ -26,20 +26,16 @@ class Table(str):
 def table(*parts: Mapping[str, Mapping[str, Any]], only: Collection[str] = ()) -> Table:
     """Returns a line for each name of each part, and a column for each of its numbers, or for each of `only`."""
     rows = [(name, numbers(figures)) for part in parts for name, figures in part.items()]
-    columns = list(dict.fromkeys(column for _, figures in rows for column in figures if column in (only or figures)))
+    breadths = {name: max(len(name), 8) for _, figures in rows for name in figures if name in (only or figures)}
     width = max(len(name) for name, _ in rows)
-    lines = [" ".join([" " * width, *(f"{column:>{breadth(column)}}" for column in columns)])]
+    lines = [" " * width + "".join(f" {column:>{breadth}}" for column, breadth in breadths.items())]
     for name, figures in rows:
-        told = (f"{figures[column]:.4g}" if column in figures else "" for column in columns)
+        told = {column: f"{figures[column]:.4g}" if column in figures else "" for column in breadths}
         lines.append(
-            " ".join([f"{name:<{width}}", *(f"{one:>{breadth(c)}}" for c, one in zip(columns, told, strict=True))])
+            f"{name:<{width}}" + "".join(f" {told[column]:>{breadth}}" for column, breadth in breadths.items())
         )
     return Table("\n".join(line.rstrip() for line in lines))
 
 
 def numbers(figures: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in figures.items() if isinstance(value, int | float)}
-
-
-def breadth(column: str) -> int:
-    return max(len(column), 8)

@@ -5,8 +5,6 @@ The verify node has a core, all draft nodes share another one. Nodes keep what t
 one minute to the next.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from random import Random
@@ -24,7 +22,6 @@ from goodspeed.wire.fields import MAX_DRAFT
 PAUSE_S = 30.0  # from the begin of a group to that of the next: the first is over then
 LATENCY_S, PAGE_SIZE = 0.0002, 32
 WARM = 32  # tokens of the chats of the first group, which is not counted
-
 
 ROUND, CHANGE_ROWS = Linear(fixed_s=0.0099, token_s=0.0013), 5.7
 CORE = Core(verdict_s=0.001, draft_s=0.0001, slowed=0.05)

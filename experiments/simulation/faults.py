@@ -14,8 +14,6 @@ they are told of each other is old, or wrong, so that sessions are sent in circl
 one by two names, or nobody at first.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import operator

@@ -62,14 +62,12 @@ class Line:
     def up(self, message: UpMessage, deliver: Callable[..., None], *arguments: Any) -> None:
         """Calls deliver(*arguments, message) as often and when the line has it so."""
         if self._through_codec:
-            data = codec.encode(message, MAX_BYTES)
-            message = codec.decode_up(data, MAX_BYTES)
+            message = codec.decode_up(codec.encode(message, MAX_BYTES), MAX_BYTES)
         self._carry("up", message, deliver, arguments)
 
     def down(self, message: DownMessage, deliver: Callable[..., None], *arguments: Any) -> None:
         if self._through_codec:
-            data = codec.encode(message, MAX_BYTES)
-            message = codec.decode_down(data, MAX_BYTES)
+            message = codec.decode_down(codec.encode(message, MAX_BYTES), MAX_BYTES)
         self._carry("down", message, deliver, arguments)
 
     def _carry(

@@ -88,9 +88,9 @@ def serving(
     if nodes.alpha:
         raise ConfigError("clients with rates of acceptance have no texts to serve; give `temperatures = []`")
     chosen = WAYS[way]
-    make = partial(world, row, nodes, policy="gradient" if chosen.drafts else "plain", rounds="continuous")
+    make = partial(world, row, nodes, rounds="continuous", wire="match", num_texts=num_texts, seed=seed)
     return replace(
-        make(wire="match", num_texts=num_texts, seed=seed, temperature=temperature, recordings=recordings),
+        make(policy="gradient" if chosen.drafts else "plain", temperature=temperature, recordings=recordings),
         ngrams=(chosen.ngrams,),
         has_model=(chosen.has_model or not chosen.drafts,),
         self_draft=chosen.self_draft,

@@ -108,6 +108,8 @@ LLAMA_70B_INT4 = Model(80, 8192, 64, 8, 128, 28672, 128_256, tied=False, layer_b
 # 70.6e9 weights, 320 KiB; AWQ: 4 bits, and for every 128 of them one scale of 16 bits and one zero point of 4
 LLAMA_3B    = Model(28, 3072, 24, 8, 128,  8192, 128_256, tied=True)   #  3.2e9,         112 KiB
 LLAMA_1B    = Model(16, 2048, 32, 8,  64,  8192, 128_256, tied=True)   #  1.2e9,          32 KiB
+LLAMA_7B    = Model(32, 4096, 32, 32, 128, 11008, 32_000, tied=False)  # the first LLaMA's shape, and Vicuna's
+LLAMA_68M   = Model(2, 768, 12, 12, 64, 3072, 32_000, tied=False)
 # fmt: on
 
 

@@ -179,7 +179,7 @@ def test_every_experiment_has_settings_and_every_settings_file_an_experiment():
     for name in experiments():
         script = (HERE / f"{name}.py").read_text()
         assert re.search(rf'run\(\s*"{name}"', script)
-    scripts = {path.stem for path in HERE.glob("*.py") if re.search(r"return (harness\.)?run\(", path.read_text())}
+    scripts = {path.stem for path in HERE.glob("*.py") if re.search(r"sys\.exit\((harness\.)?run\(", path.read_text())}
     assert scripts == set(experiments())
 
 

@@ -24,6 +24,7 @@ from goodspeed.engine import engines
 from goodspeed.engine.gguf.file import dequantised, read
 from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
 from goodspeed.engine.model_files.finding import load_tokenizer
+from goodspeed.engine.tokenizing.text import encode
 from training.exporting import write_kept
 from training.run import Run, train
 from training.smollm2 import answers, draft, measuring, stored
@@ -71,7 +72,7 @@ def write_held_out(args: argparse.Namespace) -> None:
     known, target = load_tokenizer(args.target), Target(models.gguf_file(args.target))
     real = answers.real(args.prompts, held_out=True)
     jobs = [
-        answers.Job(domain, name, answers.chat(known.tokenizer, text), temperature)
+        answers.Job(domain, name, encode(known.tokenizer, text, chat=True), temperature)
         for temperature in TEMPERATURES
         for domain, name, text in real
     ]
@@ -115,7 +116,7 @@ def resumed(args: argparse.Namespace) -> tuple[Run, KeptTokens]:
         found = stored.load(args.state / "answers", held_out=False)
         if not found:
             sys.exit(f"there are no answers in {args.state}; write some first (the stage answers)")
-        embedding = _embedding(args)
+        embedding = torch.from_numpy(dequantised(file.tensors["token_embd.weight"]))
         kept = draft.choose_kept(found, embedding, known.eos_ids, args.kept)
         with choice.open("wb") as opened:
             np.savez(opened, tokens=kept.tokens, nearest=kept.nearest)
@@ -127,11 +128,6 @@ def resumed(args: argparse.Namespace) -> tuple[Run, KeptTokens]:
     run = Run(model, args.state / "run")
     run.restore()
     return run, kept
-
-
-def _embedding(args: argparse.Namespace) -> torch.Tensor:
-    stored_rows = read(models.gguf_file(args.target), args.target).tensors["token_embd.weight"]
-    return torch.from_numpy(dequantised(stored_rows))
 
 
 STAGES: dict[str, Callable[[argparse.Namespace], None]] = {

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from goodspeed.engine.tokenizing.text import encode
 from training import chats
 from training.smollm2.stored import NUM_LIKELY, Answer
 from training.smollm2.target import Batch, Target, likeliest
@@ -59,7 +60,6 @@ QUESTIONS = (
 
 ENDS = "cdef"
 """Last hexadecimal digits of the sha256 of ids that are held out."""
-
 
 Prompt: TypeAlias = tuple[str, str, str]
 """Domain, id and text."""
@@ -186,14 +186,7 @@ class Jobs:
         return replace(self._job(*prompt), topic=topic)
 
     def _job(self, domain: str, name: str, text: str) -> Job:
-        return Job(domain, name, chat(self._tokenizer, text), self._random.choice(TEMPERATURES))
-
-
-def chat(tokenizer: Any, text: str) -> list[int]:
-    """Returns the tokens of a chat's first turn, up to where the answer begins."""
-    messages = [{"role": "user", "content": text}]
-    shown = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    return list(tokenizer.encode(shown, add_special_tokens=False))
+        return Job(domain, name, encode(self._tokenizer, text, chat=True), self._random.choice(TEMPERATURES))
 
 
 def write(

@@ -46,8 +46,7 @@ class Step:
             row[: len(text)] = kept.nearest[text]
         rows = np.repeat(np.arange(len(texts)), counts)
         columns = [np.arange(len(text) - n - 1, len(text) - 1) for text, n in zip(texts, counts, strict=True)]
-        columns_of = kept.columns
-        labels = columns_of[np.concatenate([answer.likely for answer in answers]).astype(np.int64)]
+        labels = kept.columns[np.concatenate([answer.likely for answer in answers]).astype(np.int64)]
         labels[labels == len(kept.tokens)] = -1
         probs = np.exp(np.concatenate([answer.log_probs for answer in answers]).astype(np.float32))
         is_greedy = np.repeat([answer.temperature == 0 for answer in answers], counts)

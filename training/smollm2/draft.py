@@ -45,10 +45,8 @@ def create(num_kept: int, context_len: int, seed: int = 0) -> LlamaForCausalLM:
 
 def begin_with(model: LlamaForCausalLM, embedding: Tensor) -> None:
     """Sets the embedding to the target's of the kept tokens [num_kept, hidden], by its principal components."""
-    centred = embedding - embedding.mean(0)
-    width = model.config.hidden_size
-    _, _, components = torch.pca_lowrank(embedding, q=width, niter=2)
-    found = centred @ components
+    _, _, components = torch.pca_lowrank(embedding, q=model.config.hidden_size, niter=2)
+    found = (embedding - embedding.mean(0)) @ components
     model.get_input_embeddings().weight.data.copy_(found / found.std() * 0.05)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from experiments.benchmarks.load.ways import Text
 from experiments.simulation.accounts import run
-from experiments.simulation.paper import TABLE_1, Nodes, Row, serving
+from experiments.simulation.paper import TABLE_1, Nodes, serving
 from experiments.simulation.presets import FAMILIES
-from experiments.simulation.settings import PAPER, Settings
+from experiments.simulation.settings import PAPER
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.recorded import RecordedTexts
 from goodspeed.embedded import prompts
@@ -87,41 +87,32 @@ def _prompts() -> dict[tuple[str, int], list[int]]:
     return {(one.domain, one.seed): encode_prompt(tokenizer, one.prompt) for one in prompts.load()}
 
 
-@dataclass(frozen=True)
-class Found:
-    """Tokens that the clients got, live or simulated."""
-
-    clients: Sequence[Delivered]
-
-    def measures(self) -> dict[str, float]:
-        """Tokens per second: of each client until it has all, summed, as in `table1`; of all until the last client is
-        done; and of all while every client is active."""
-        done = [own[-1][0] for own in self.clients]
-        totals = [sum(num for _, num in own) for own in self.clients]
-        first = min(done)
-        return {
-            "own": sum(total / seconds for total, seconds in zip(totals, done, strict=True)),
-            "until_last": sum(totals) / max(done),
-            "all_active": sum(num for own in self.clients for at, num in own if at <= first) / first,
-        }
+def measures(clients: Sequence[Delivered]) -> dict[str, float]:
+    """Tokens per second: of each client until it has all, summed, as in `table1`; of all until the last client is done;
+    and of all while every client is active."""
+    done = [own[-1][0] for own in clients]
+    totals = [sum(num for _, num in own) for own in clients]
+    first = min(done)
+    return {
+        "own": sum(total / seconds for total, seconds in zip(totals, done, strict=True)),
+        "until_last": sum(totals) / max(done),
+        "all_active": sum(num for own in clients for at, num in own if at <= first) / first,
+    }
 
 
-def simulate(way: Way, num_clients: int, num_texts: int, num_tokens: int, seed: int, recordings: str) -> Found:
+def simulate(
+    way: Way, num_clients: int, num_texts: int, num_tokens: int, seed: int, recordings: str
+) -> list[Delivered]:
     """Returns what each client gets in the simulation, in seconds of the emulated hardware."""
-    row = replace(SETTING, num_clients=num_clients, max_tokens=num_tokens)
-    ran = run(_world(row, way, num_texts, seed, recordings), seed)
-    clients = [[(seen.at, seen.num_tokens) for seen in ran.client_verdicts(client)] for client in range(num_clients)]
-    return Found(clients)
-
-
-def _world(row: Row, way: Way, num_texts: int, seed: int, recordings: str) -> Settings:
-    texts = Turns(seed, recordings)
+    row, texts = replace(SETTING, num_clients=num_clients, max_tokens=num_tokens), Turns(seed, recordings)
     source = "n-gram, own text" if way.drafts else "plain"
     world = serving(row, NEAR, source, temperature=1.0, num_texts=num_texts, seed=seed, recordings=recordings)
     drafting: dict[str, Any] = {"has_model": (True,), "max_draft": MAX_DRAFT} if way.drafts else {}
-    return replace(
+    settings = replace(
         world,
         acceptance=texts,
         sizes=lambda client, number: (texts.text(client, number).prompt_len, row.max_tokens),
         **(drafting | way.simulated),
     )
+    ran = run(settings, seed)
+    return [[(seen.at, seen.num_tokens) for seen in ran.client_verdicts(client)] for client in range(num_clients)]

@@ -75,10 +75,7 @@ async def measure(options: argparse.Namespace, target: str) -> dict[str, Any]:
         named = [[f"--name=user-{number}", *model] for number in range(1, most + 1)]
         async with http_nodes(named, "--threads=1", *options.verify, target=target, cores=cores) as nodes:
             ports = [int(urlsplit(url).port or 0) for url in nodes.urls]
-            ways: dict[str, Way] = {
-                PLAIN: Ours(ports, drafter="none").write,
-                drafter: Ours(ports, drafter=None).write,
-            }
+            ways: dict[str, Way] = {PLAIN: Ours(ports, drafter="none").write, drafter: Ours(ports, drafter=None).write}
             for temperature, (kind, both) in product(options.temperature, requests.items()):
                 turns = Turns(ways, {}, at_once)
                 request, warm_up = (replace(one, temperature=temperature) for one in both)

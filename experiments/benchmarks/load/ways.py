@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from experiments.benchmarks.nodes.workers import DraftWorker, Served, Wanted, serve_all
+from experiments.benchmarks.nodes.workers import DraftWorker, Wanted, serve_all
 from goodspeed.engine.torch import checkpoints
 from goodspeed.wire.fields import MAX_DRAFT
 
@@ -113,15 +113,12 @@ class ByGoodSpeed:
         wanted = [[self._wanted(texts[number], max_draft) for number in own] for own in numbers]
         _, served = serve_all(workers, wanted)
         everything = [one for own in served for one in own]
+        drafted, accepted = self.num_drafted.setdefault(way, Counter()), self.num_accepted.setdefault(way, Counter())
         for one in everything:
-            self._count(way, one)
+            drafted.update({"all": one.num_drafted, **one.drafted})
+            accepted.update({"all": one.num_accepted, **one.accepted})
         order = [number for own in numbers for number in own]
         return [Written(number, one.tokens) for number, one in zip(order, everything, strict=True)]
 
     def _wanted(self, text: Text, max_draft: int) -> Wanted:
         return Wanted(text.ids, self.num_tokens, self.temperature, text.seed, max_draft)
-
-    def _count(self, way: str, served: Served) -> None:
-        drafted, accepted = self.num_drafted.setdefault(way, Counter()), self.num_accepted.setdefault(way, Counter())
-        drafted.update({"all": served.num_drafted, **served.drafted})
-        accepted.update({"all": served.num_accepted, **served.accepted})

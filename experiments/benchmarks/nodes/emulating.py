@@ -24,7 +24,7 @@ from torch import Tensor
 from experiments.benchmarks.nodes import workers
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.torch.engine import TorchEngine
-from goodspeed.fair.round_time import Linear, Roofline
+from goodspeed.fair.round_time import Roofline
 from verify_node import cli, config
 from verify_node.process import costs
 
@@ -32,13 +32,12 @@ from verify_node.process import costs
 class Hardware(msgspec.Struct, frozen=True):
     """A model on a device, and the factor that everything takes longer."""
 
-    terms: tuple[tuple[float, float, float, float], ...]  # coefficients of a Roofline
+    cost: Roofline
     factor: float
     log: str  # path of a file for the passes
 
     def pass_s(self, num_tokens: int, num_sessions: int, context_tokens: int) -> float:
-        cost = Roofline(tuple(Linear(*term) for term in self.terms))
-        return self.factor * float(cost.round_s(num_tokens, num_sessions, context_tokens))
+        return self.factor * float(self.cost.round_s(num_tokens, num_sessions, context_tokens))
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,7 @@ class Emulation:
         """Returns the words before a node's module. number: a draft node's; None: the verify node's."""
         cost = self.target if number is None else self.drafts[number]
         log = self.folder / ("verify" if number is None else f"draft-{number}")
-        terms = tuple(term.coefficients for term in cost.terms)
-        hardware = msgspec.json.encode(Hardware(terms, self.factor, str(log)))
+        hardware = msgspec.json.encode(Hardware(cost, self.factor, str(log)))
         return ["experiments.benchmarks.nodes.emulating", hardware.decode()]
 
     def late(self, since: float) -> dict[str, tuple[int, int]]:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -33,10 +33,10 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def stay_on(child: Child, cores: Sequence[int] | None) -> None:
+def stay_on(pid: int, cores: Iterable[int] | None) -> None:
     """Has a process that was just started, and its threads to come, run on these cores only; None: on any."""
     if cores is not None and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(child.process.pid, cores)
+        os.sched_setaffinity(pid, cores)
 
 
 @asynccontextmanager
@@ -56,13 +56,13 @@ async def http_nodes(
     async with Processes(environment()) as processes:
         words = [f"--model={target}", f"--bind={endpoint}", "--log-level=error", *verify_options]
         verify = await processes.start("the verify node", [sys.executable, "-m", "verify_node", *words])
-        stay_on(verify, of_verify)
+        stay_on(verify.process.pid, of_verify)
         shared = [f"--verify={endpoint}", "--http=127.0.0.1:0"]
         children = []
         for number, own in enumerate(drafts, 1):
             words = command("draft_node", *shared, *own)
             children.append(await processes.start(f"draft node {number}", words))
-            stay_on(children[-1], of_drafts)
+            stay_on(children[-1].process.pid, of_drafts)
         ready = [await child.expect("ready", START_S) for child in children]
         await asyncio.gather(*(child.expect("connected", START_S) for child in children))
         yield Nodes(verify, children, [str(event["url"]) for event in ready])

@@ -26,7 +26,7 @@ from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Fail
 from draft_node.core.generation import Generation
-from experiments.benchmarks.nodes.processes import free_port
+from experiments.benchmarks.nodes.processes import free_port, stay_on
 from experiments.harness.forks import Fork
 from goodspeed.app.demo.options import draft_words
 from goodspeed.serving.config import from_namespace
@@ -193,7 +193,7 @@ def start(module_and_options: Sequence[str], core: int | None) -> subprocess.Pop
         text=True,
         env=environment,
     )
-    stay_on(process, core)
+    stay_on(process.pid, None if core is None else [core])
     return process
 
 
@@ -202,13 +202,8 @@ def fork(
 ) -> Fork:
     """Starts a node much as `start` does, without the seconds that its imports take. settings: as of a `Fork`."""
     process = Fork(*module_and_options, reads=True, stderr=STDERR, settings=settings)
-    stay_on(process, core)
+    stay_on(process.pid, None if core is None else [core])
     return process
-
-
-def stay_on(process: Process, core: int | None) -> None:
-    if core is not None:
-        os.sched_setaffinity(process.pid, {core})
 
 
 def end(process: Process) -> None:

@@ -10,7 +10,7 @@ from experiments.benchmarks.rivals.catalogue import OWN_ENGINE
 from experiments.benchmarks.rivals.ours import NGRAM, PLAIN, WAYS
 from experiments.benchmarks.rivals.running import RivalFailed, Written
 from experiments.benchmarks.rivals.worker import Request
-from experiments.harness.benchmark import note
+from experiments.harness.benchmark import in_turn, note
 
 ENGINE, GENAI = OWN_ENGINE.way, "genai"
 WANTED = {"engine": 0.95, "engine_both": 0.90, "ngram": 0.98}
@@ -36,9 +36,7 @@ class Turns:
         for number in range(repetitions + 1):
             for key, at_once in self.at_once.items():
                 wanted = replace(request if number else warm_up.part(slice(at_once)), at_once=at_once)
-                names = list(self.ways)
-                first = number % max(1, len(names))
-                for way in names[first:] + names[:first]:
+                for way in in_turn(self.ways, number):
                     await self._write(way, key, wanted, counts=number > 0)
 
     async def _write(self, way: str, key: str, request: Request, *, counts: bool) -> None:

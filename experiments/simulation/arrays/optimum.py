@@ -5,8 +5,6 @@ decisions over time can reach is their convex hull; since curves never rise, tha
 whole lengths, with lengths that sum to C at most.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 So a world is the same alone and among others, and the same under every policy as far as lengths allow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -15,7 +13,6 @@ from goodspeed.fair.policies.base import Floats, Ints
 
 Bools: TypeAlias = NDArray[np.bool_]
 _STEP, _MIX, _MIX_AGAIN = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-
 
 Agreement: TypeAlias = Callable[[int, Ints, Ints, Ints], Bools]
 """Says of every drafted token of a round, one after the other [tokens], whether it is the target's own: (number of the

@@ -5,8 +5,6 @@ domain at temperature 1, one after the other, as its own draft model proposes al
 stand for a family's are dealt out in turn, or as Table I says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ A policy without an array form is asked for each row.
 Each row has turns, or a random stream, of its own, so a world is the same alone and among others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -53,26 +51,20 @@ class Gradient:
         return np.where(scarce[:, None], lengths + tied, caps)
 
 
-class Fixed:
-    """`fixed`."""
+class ByCaps:
+    """A policy that looks at caps and budgets alone, one row after the other."""
 
-    def __init__(self, num_rows: int) -> None:
-        self._ties = [TieBreaker() for _ in range(num_rows)]
-
-    def allocate(self, acceptance: Floats, goodput: Floats, weight: Floats, caps: Ints, budgets: Ints) -> Ints:
-        rows = zip(caps, budgets.tolist(), self._ties, strict=True)
-        return np.stack([fixed.allocate_arrays(*row) for row in rows])
-
-
-class Random:
-    """`random`; row i draws as a policy with seed `seed` + i does."""
-
-    def __init__(self, num_rows: int, seed: int = 0) -> None:
-        self._randoms = [np.random.default_rng(seed + row) for row in range(num_rows)]
+    def __init__(self, allocate_arrays: Callable[..., Ints], states: Sequence[object]) -> None:
+        """states: of each row, turns or a random stream."""
+        self._allocate, self._states = allocate_arrays, states
 
     def allocate(self, acceptance: Floats, goodput: Floats, weight: Floats, caps: Ints, budgets: Ints) -> Ints:
-        rows = zip(caps, budgets.tolist(), self._randoms, strict=True)
-        return np.stack([random.allocate_arrays(*row) for row in rows])
+        return np.stack([self._allocate(*row) for row in zip(caps, budgets.tolist(), self._states, strict=True)])
+
+
+def _random(num_rows: int, seed: int = 0) -> ByCaps:
+    """Row i draws as a policy with seed `seed` + i does."""
+    return ByCaps(random.allocate_arrays, [np.random.default_rng(seed + row) for row in range(num_rows)])
 
 
 class Listed:
@@ -94,8 +86,8 @@ def _states(acceptance: Floats, goodput: Floats, weight: Floats, caps: Ints) -> 
 
 ARRAYS: Mapping[str, Callable[..., RowPolicy]] = {
     "gradient": Gradient,
-    "fixed": Fixed,
-    "random": Random,
+    "fixed": lambda num_rows: ByCaps(fixed.allocate_arrays, [TieBreaker() for _ in range(num_rows)]),
+    "random": _random,
     "throughput": lambda num_rows: Gradient(num_rows, fairness=0.0),
 }
 """The policies with an array form."""

@@ -5,8 +5,6 @@ by the array forms of policies and estimators. A test shows that it agrees with 
 nothing about time: probes come after PROBE_ROUNDS rounds, as where round trips are short.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +29,6 @@ class ArraySettings:
     eta: float = 0.1
     beta: float = 0.1
     num_worlds: int = 1
-    max_draft: int = MAX_DRAFT
     weigh_evidence: bool = True
 
 
@@ -54,7 +51,7 @@ class Worlds:
         self.goodput = np.full(shape, INITIAL_GOODPUT)
         self._zero_since = np.full(shape, -1)  # round since which a client waits for a probe, or -1
         self._weights = np.ones(shape)
-        self._caps = np.full(shape, min(settings.max_draft, settings.budget))
+        self._caps = np.full(shape, min(MAX_DRAFT, settings.budget))
         self._policy = policy
         self._agreement = agreement
 

@@ -11,7 +11,6 @@ from experiments.simulation.fleet.draft import FleetDraft
 from experiments.simulation.fleet.table import FORGOTTEN_S
 from experiments.simulation.fleet.world import MENDED_EVERY_S, FleetWorld
 from experiments.simulation.nodes.draft import DraftNode
-from experiments.simulation.nodes.place import Place
 from experiments.simulation.nodes.users import UserText
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
@@ -36,9 +35,9 @@ class FleetSilence(Silence):
         return super()._is_owed(draft) and self._knows_anybody(self._fleet.fleet_drafts[draft.index])
 
     def _knows_anybody(self, draft: FleetDraft) -> bool:
-        places = [self._fleet.place(address.endpoint) for address in draft.known_addresses()]
-        there = [place for place in places if isinstance(place, Place) and place.verify.core is not None]
-        return bool(there) and self._fleet.now - draft.booted_at > MENDED_EVERY_S
+        known = (self._fleet.place(address.endpoint).verify for address in draft.known_addresses())
+        is_there = any(node.core is not None for node in known)
+        return is_there and self._fleet.now - draft.booted_at > MENDED_EVERY_S
 
     def _since(self, draft: DraftNode) -> float:
         """Its users' last new token, or the end of the last blow to anybody since then."""

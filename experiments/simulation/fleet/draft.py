@@ -3,8 +3,6 @@
 It also counts where its sessions are sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 from typing import Protocol
@@ -37,7 +35,7 @@ class FleetSurroundings(Surroundings, Protocol):
         ...
 
     def number_of(self, place: Surroundings) -> int: ...
-    def is_served(self, draft: FleetDraft, target: str) -> bool:
+    def is_served(self, draft: "FleetDraft", target: str) -> bool:
         """True if the draft node could have had this target all the while, and knew where."""
         ...
 
@@ -77,7 +75,7 @@ class FleetDraft(DraftNode):
 
     def _make_connection(self, link: int, address: Address) -> Connection:
         place = self.fleet.place(address.endpoint)
-        return Connection(place, self, self.index, self.line_to(address.endpoint), link)
+        return Connection(place, self.receive, self.index, self.line_to(address.endpoint), link)
 
     def _begin_connections(self) -> None:
         for connection in self.connections.values():
@@ -113,17 +111,8 @@ class FleetDraft(DraftNode):
         return self.core.links.verify_nodes.addresses()
 
     @property
-    def struck_own_until(self) -> float:
-        """The end of the last blow to its process."""
-        return max(self.frozen_until, self.booted_at)
-
-    @property
     def struck_until(self) -> float:
         return max(super().struck_until, *(line.cut_until for line in self.lines.values()))
-
-    @property
-    def num_line_faults(self) -> int:
-        return sum(line.num_faults for line in self.lines.values())
 
     # what is counted
 

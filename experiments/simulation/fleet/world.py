@@ -9,7 +9,7 @@ from experiments.simulation.fleet.draft import FleetDraft
 from experiments.simulation.fleet.table import Table, endpoint
 from experiments.simulation.nodes.draft import DraftNode
 from experiments.simulation.nodes.place import Place
-from experiments.simulation.nodes.surroundings import Finished, Surroundings
+from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.nodes.verify import VerifyNode
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Acceptance
@@ -57,7 +57,6 @@ class FleetWorld(World):
         self.num_deaths = 0
         self.fleet_drafts: list[FleetDraft] = []
         self._others: list[OtherPlace] = []
-        self._nowhere: OtherPlace | None = None
         super().__init__(seed, settings, on_round)
 
     def _make_drafts(self) -> list[DraftNode]:
@@ -93,20 +92,17 @@ class FleetWorld(World):
 
     @property
     def num_faults_in_all(self) -> int:
-        num_drafts = sum(draft.num_faults + draft.num_line_faults for draft in self.fleet_drafts)
-        return self.num_faults + num_drafts + sum(node.failures.num_faults for node in self.verifies)
+        num_drafts = sum(draft.num_faults for draft in self.fleet_drafts)
+        num_lines = sum(line.num_faults for draft in self.fleet_drafts for line in draft.lines.values())
+        return self.num_faults + num_drafts + num_lines + sum(node.failures.num_faults for node in self.verifies)
 
-    def place(self, address: str) -> Surroundings:
+    def place(self, address: str) -> "FleetWorld | OtherPlace":
         """Returns where somebody who connects to this endpoint ends up; a node may have several."""
         name = address.rsplit(":", 1)[0]
-        number = int(name.removeprefix("tcp://verify-")) if name.startswith("tcp://verify-") else None
-        if number == 0:
-            return self
-        if number is not None:
-            return self._others[number - 1]
-        if self._nowhere is None:
-            raise RuntimeError("the world is not made yet")
-        return self._nowhere
+        if not name.startswith("tcp://verify-"):
+            return self._nowhere
+        number = int(name.removeprefix("tcp://verify-"))
+        return self._others[number - 1] if number else self
 
     def is_served(self, draft: FleetDraft, target: str) -> bool:
         """True if a draft node could have had this target all the while, and knew where."""
@@ -114,18 +110,15 @@ class FleetWorld(World):
         lost = faults.lose or faults.busy or faults.hang or faults.break_every_s or faults.turn_away_every_s
         patient_s = SERVED_S + 8 * (max(self.settings.latency_s) + faults.jitter_s)
         since = self.now - (patience_s(self.settings) if lost else patient_s)
-        if self.table.wrong_at > since or draft.struck_own_until > since:
+        if max(self.table.wrong_at, draft.frozen_until, draft.booted_at) > since:
             return False
         return any(self._serves(draft, address.endpoint, target, since) for address in draft.known_addresses())
 
     def _serves(self, draft: FleetDraft, address: str, target: str, since: float) -> bool:
-        place = self.place(address)
-        if not isinstance(place, Place):
+        node = self.place(address).verify
+        if node.core is None or node.core.draining or node.core.welcome.target_fingerprint != target:
             return False
-        core = place.verify.core
-        if core is None or core.draining or core.welcome.target_fingerprint != target:
-            return False
-        return max(place.verify.booted_at, draft.line_to(address).cut_until) < since
+        return max(node.booted_at, draft.line_to(address).cut_until) < since
 
     def number_of(self, place: object) -> int:
         return next((number for number, one in enumerate(self.places) if one is place), -1)
@@ -150,8 +143,7 @@ class FleetWorld(World):
     def _mend(self) -> None:
         """Somebody starts draft nodes again which know nobody but who is gone for good."""
         for draft in self.fleet_drafts:
-            known = [self.place(address.endpoint) for address in draft.known_addresses()]
-            if all(place.verify.is_gone for place in known if isinstance(place, Place)):
+            if all(self.place(address.endpoint).verify.is_gone for address in draft.known_addresses()):
                 draft.restart()
         self.clock.after(MENDED_EVERY_S, self._mend)
 

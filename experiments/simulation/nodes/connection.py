@@ -1,24 +1,19 @@
 """The connections of a simulated draft node to verify nodes, and what befalls them."""
 
-from typing import Protocol
+from collections.abc import Callable
 
 from experiments.simulation.network import Line
 from experiments.simulation.nodes.surroundings import Surroundings
 from goodspeed.wire.messages import DownMessage, UpMessage
 
 
-class Node(Protocol):
-    """A draft node, as its connections see it."""
-
-    def receive(self, link: int, peer_id: bytes, message: DownMessage) -> None:
-        """A message for the process that connected by this name."""
-        ...
-
-
 class Connection:
     """The newest connection of a draft node's link; every process, and every connection of it, has its own name."""
 
-    def __init__(self, world: Surroundings, node: Node, index: int, line: Line, link: int = 0) -> None:
+    def __init__(
+        self, world: Surroundings, hear: Callable[[int, bytes, DownMessage], None], index: int, line: Line, link: int
+    ) -> None:
+        """hear: takes a message on a link for the process that connected by a name."""
         self.peer_id = b""
         self.number = 0  # of this process
         self.is_refused = self.is_broken = False  # the node learns of that at the next tick
@@ -26,7 +21,7 @@ class Connection:
         self.struck_at = 0.0  # it was lost
         self.line = line
         self.place = world
-        self._node = node
+        self._hear = hear
         self._index = index
         self._link = link
         self._suffix = b".%d" % link if link else b""
@@ -53,7 +48,7 @@ class Connection:
         self.place.send_up(self.line, self.peer_id, message)
 
     def receive(self, peer_id: bytes, message: DownMessage) -> None:
-        self._node.receive(self._link, peer_id, message)
+        self._hear(self._link, peer_id, message)
 
     def _begin(self, peer_id: bytes) -> None:
         self.peer_id = peer_id

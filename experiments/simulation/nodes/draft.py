@@ -160,7 +160,7 @@ class DraftNode:
         return (Address(""),)
 
     def _make_connection(self, link: int, address: Address) -> Connection:
-        return Connection(self.world, self, self.index, self.line, link)
+        return Connection(self.world, self.receive, self.index, self.line, link)
 
     def _begin_connections(self) -> None:
         """The first connection of a new process."""

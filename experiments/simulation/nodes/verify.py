@@ -254,7 +254,8 @@ class VerifyNode:
         started = self.world.clock.now - duration_s - work_s
         if self.world.on_round is not None:
             verdicts = tuple(send.message for send in sends if isinstance(send.message, Verdict))
-            waited_s, send_s = started - self._idle_since, self._send_s(verdicts)
+            waited_s, trunk = started - self._idle_since, self.world.trunk
+            send_s = trunk.seconds(sum(map(verdict_bytes, verdicts))) if trunk else 0.0
             self.world.on_round(Finished(planned, started, waited_s, duration_s, verdicts, send_s))
         self._idle_since = self.world.clock.now
         self.world.join_next(planned.number)
@@ -262,10 +263,6 @@ class VerifyNode:
         if core.draining:
             self._go(core)
         self._plan()
-
-    def _send_s(self, verdicts: Sequence[Verdict]) -> float:
-        trunk = self.world.trunk
-        return trunk.seconds(sum(verdict_bytes(verdict) for verdict in verdicts)) if trunk else 0.0
 
     def _reply(self, sends: Sequence[Send]) -> None:
         for send in sends:

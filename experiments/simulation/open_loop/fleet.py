@@ -13,14 +13,7 @@ from functools import partial
 from experiments.simulation.arrivals import Arrival, Schedule, dealt_out
 from experiments.simulation.clock import Clock
 from experiments.simulation.nodes.users import UserText
-from experiments.simulation.open_loop.service import (
-    LIMIT_S,
-    Served,
-    Service,
-    core_of,
-    roomy,
-    served,
-)
+from experiments.simulation.open_loop.service import LIMIT_S, Served, Service, core_of, roomy, served
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import Unfinished, World
 from goodspeed.fleet.replicas import Replica

@@ -25,9 +25,6 @@ class Uneven(Acceptance):
     seed: int  # of the text
 
     def rate(self, position: int, offset: int, on_path: bool) -> float:
-        return self.probabilities(position, offset)
-
-    def probabilities(self, position: int, offset: int) -> float:
         _, chance = draw(feed(self.seed, position))
         return _levels(self.mean, self.evenness)[int(chance * NUM_LEVELS)]
 

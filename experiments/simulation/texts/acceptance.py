@@ -25,7 +25,7 @@ class Acceptance(Protocol):
 
     def probabilities(self, position: int, offset: int) -> float:
         """The draft model's own probability of that token, all before it being right: it must not know more."""
-        ...
+        return self.rate(position, offset, True)
 
     def second(self, position: int, on_path: bool) -> float:
         """Probability that its second choice there agrees, if its first does not: what draft nodes claim of it."""
@@ -43,9 +43,6 @@ class Independent(Acceptance):
     alpha: float
 
     def rate(self, position: int, offset: int, on_path: bool) -> float:
-        return self.alpha
-
-    def probabilities(self, position: int, offset: int) -> float:
         return self.alpha
 
 
@@ -68,6 +65,3 @@ class Switching(Acceptance):
 
     def rate(self, position: int, offset: int, on_path: bool) -> float:
         return self._alphas[self.domain(position)]
-
-    def probabilities(self, position: int, offset: int) -> float:
-        return self.rate(position, offset, True)

@@ -206,12 +206,8 @@ def _line(codes: str, num_right: int) -> str:
 @cache
 def parted(line: str) -> tuple[Proposal, ...]:
     """The proposals of a line."""
-    return tuple(_proposal(part) for part in line.split(","))
-
-
-def _proposal(part: str) -> Proposal:
-    right, _, wrong = part.partition("/")
-    return Proposal(read(right + wrong), len(right))
+    parts = (part.partition("/") for part in line.split(","))
+    return tuple(Proposal(read(right + wrong), len(right)) for right, _, wrong in parts)
 
 
 def save(title: Title, texts: Iterable[Text], path: str | Path) -> None:

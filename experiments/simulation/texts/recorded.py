@@ -4,8 +4,6 @@ Tokens are the simulated target's where the recorded ones were right, others fro
 is claimed depends on what the target says next, as it did not when it was recorded.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -15,12 +15,10 @@ from goodspeed.engine import engines
 from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.tokenizing.text import encode_prompt
-from goodspeed.engine.torch import checkpoints
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.ngram.index import NgramIndex
 from goodspeed.wire.messages import Sampling
 
-TARGET = "tiny-target"
 AT_ONCE = 32  # texts in one forward pass
 PAGE_SIZE = 32
 
@@ -32,12 +30,6 @@ class TargetText(NamedTuple):
     written: tuple[int, ...] = ()
     ended: bool = False  # by itself, before it had as many tokens as were wanted
     id: str = ""  # of its prompt
-
-
-def write_after(chosen: Sequence[Prompt], temperatures: Sequence[float], num_tokens: int) -> Iterator[TargetText]:
-    """Yields the embedded target's text of each temperature and prompt, of at most num_tokens new tokens."""
-    checkpoint = checkpoints.load(TARGET)
-    yield from answers(checkpoint, asked(checkpoint, chosen, temperatures), num_tokens)
 
 
 def asked(checkpoint: Checkpoint, chosen: Iterable[Prompt], temperatures: Sequence[float]) -> list[TargetText]:
