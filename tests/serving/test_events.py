@@ -10,16 +10,7 @@ from typing import Any
 import pytest
 
 from goodspeed.serving import events
-from goodspeed.serving.events import (
-    BURST,
-    MAX_KINDS,
-    QUIET,
-    EventLog,
-    LineFormatter,
-    RateLimitFilter,
-    Reporter,
-    Sentence,
-)
+from goodspeed.serving.events import BURST, MAX_KINDS, EventLog, LineFormatter, RateLimitFilter, Reporter, Sentence
 
 
 def log_line(message: str, *arguments: object, extra: dict[str, Any] | None = None, error: bool = False) -> str:
@@ -120,7 +111,7 @@ def test_a_status_line_begins_with_the_commands_name(capsys: pytest.CaptureFixtu
     reporter = Reporter("goodspeed-draft")
     reporter.say("connected to %s", "tcp://127.0.0.1:5555")
     reporter.say_all([Sentence("back after %.1f s", (3.21,)), Sentence("100 % of it", ())])
-    QUIET.say("connected")
+    events.QUIET.say("connected")
     said = "goodspeed-draft: connected to tcp://127.0.0.1:5555\ngoodspeed-draft: back after 3.2 s\n"
     assert capsys.readouterr() == ("", said + "goodspeed-draft: 100 % of it\n")
 
