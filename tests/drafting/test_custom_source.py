@@ -196,7 +196,8 @@ def test_a_text_whose_draft_took_too_long_is_drafted_for_no_more() -> None:
 
 
 def test_under_the_ratio_rule_nothing_is_drafted() -> None:
-    assert drafted(Fixed([1], [0.5]), asked(request=replace(asked().request, verification="ratio"))).tokens == ()
+    request = Generation(session_id(1), (5, 6, 7), Sampling(), max_tokens=60, verification="ratio")
+    assert drafted(Fixed([1], [0.5]), asked(request=request)).tokens == ()
 
 
 def test_a_node_drafts_with_it_without_a_model(mine: str) -> None:

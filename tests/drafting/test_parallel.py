@@ -102,7 +102,7 @@ def test_sessions_of_different_needs_share_a_pass():
     Probabilities of a proposal have 16 bits: float32 sums of another batch may round to the next step.
     """
     stops, greedy = {"stop_ids": tuple(range(0, NUM_TOKENS, 3))}, {"sampling": Sampling(temperature=0.0)}
-    needs = [{}, {"verification": "ratio"}, {"logit_rules": RULES[1]}, stops, greedy]
+    needs: list[Any] = [{}, {"verification": "ratio"}, {"logit_rules": RULES[1]}, stops, greedy]
     requests = [make_request(number, **changes) for number, changes in enumerate(needs, 1)]
     proposes = [replace(wanted(each, each.prompt, 7), wants_alternatives=each is requests[0]) for each in requests]
     together = run(make_drafter(), *proposes)

@@ -1,5 +1,7 @@
 """A draft node gives places in turn, with room at the verify node and without."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,8 +16,9 @@ from tests.draft_node.core.scripted import make_core, messages_of
 from tests.fakes import Desk, make_welcome, session_id
 
 WELCOME = make_welcome(context_len=1000)
-EVENTS = {"begin": st.integers(0, 1), "end": st.integers(0, 49), "rooms": st.integers(0, 5)}
-EVENTS |= {"prompt rooms": st.integers(0, 2), "wait": st.sampled_from([0.1, 0.5, 2.0])}
+MOST = {"begin": 1, "end": 49, "rooms": 5, "prompt rooms": 2}
+EVENTS: dict[str, Any] = {kind: st.integers(0, most) for kind, most in MOST.items()}
+EVENTS["wait"] = st.sampled_from([0.1, 0.5, 2.0])
 STEPS = st.lists(st.one_of(*(st.tuples(st.just(kind), values) for kind, values in EVENTS.items())), max_size=30)
 
 

@@ -61,8 +61,8 @@ def running(session):
 def test_connect_opens_and_warms_the_draft_model():
     session = Session(REQUEST)
     opened, warm = session.connect(0.0, make_welcome())
-    own = {"stop_ids": (0,), "verification": "ratio", "max_draft": 7}
-    assert opened == Send(OpenSession(ID, 1, (1, 2, 3), (), Sampling(seed=5), 20, **own))
+    opening = OpenSession(ID, 1, (1, 2, 3), (), Sampling(seed=5), 20)
+    assert opened == Send(replace(opening, stop_ids=(0,), verification="ratio", max_draft=7))
     assert warm == Propose(REQUEST, 1, 0, (1, 2, 3), 0)
     assert session.state is State.OPENING
     assert session.proposed(proposed(session, [])) == []  # warmed up

@@ -80,7 +80,7 @@ async def edge(*, max_waiting: int = 8, connected: bool = True, **options: Any) 
 
 
 def generation(index: int = 0, max_tokens: int = 24, **options: Any) -> Generation:
-    of_all = {"prompt": prompt_ids(index), "stop_ids": load("tiny-target").eos_ids, "asked_at": time.monotonic()}
+    of_all: Any = {"prompt": prompt_ids(index), "stop_ids": load("tiny-target").eos_ids, "asked_at": time.monotonic()}
     return Generation(secrets.token_bytes(16), sampling=GREEDY, max_tokens=max_tokens, **of_all | options)
 
 
