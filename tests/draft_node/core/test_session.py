@@ -89,8 +89,7 @@ def test_a_verdict_is_delivered_and_drafted_on(running):
 
 @pytest.mark.parametrize("num_before", [0, 1])
 def test_a_verify_node_that_exceeds_max_tokens_ends_the_text(running, num_before):
-    text = [1, 2, 3, 7]
-    most = running.receive(verdict(4 - num_before, text[4 - num_before :] + [8] * 19), 2.0)
+    most = running.receive(verdict(4 - num_before, [7] * num_before + [8] * 19), 2.0)
     assert [len(one.tokens) for one in most if isinstance(one, Deliver)] == [19]
     closed, failed = running.receive(verdict(23 - num_before, [8] * (num_before + 1)), 3.0)
     assert (closed, failed.code) == (Send(Close(ID, 1)), "failed")

@@ -128,8 +128,7 @@ def test_a_model_that_may_not_draft_reads_no_prompt_until_it_may(verification):
 @pytest.mark.parametrize("changes", [{"max_draft": 0}, {"drafter": "ngram"}, {"max_tokens": 2}])
 def test_a_text_that_no_model_drafts_for_keeps_it_from_no_other_prompt(changes):
     resting = Resting()
-    other = DraftStream.of(replace(REQUEST, **changes), None, resting, 1)
-    other.answer(verdict(3, 10, may_draft=0), TEXT[:4])
+    DraftStream.of(replace(REQUEST, **changes), None, resting, 1).answer(verdict(3, 10, may_draft=0), TEXT[:4])
     assert DraftStream.of(REQUEST, None, resting, 1).begin(PROMPT)
 
 
@@ -167,8 +166,7 @@ def test_what_is_left_of_a_complete_draft_is_acknowledged_whatever_is_permitted(
     session = begin()
     _, wanted = session.proposed(answer(drafting(session, may_draft=5), 11, 12, 13, 14))
     assert wanted.length == 1
-    sent = session.proposed(answer(wanted, 15))
-    assert sent == [draft(4, 11, 12, 13, 14, 15, complete=True)]
+    assert session.proposed(answer(wanted, 15)) == [draft(4, 11, 12, 13, 14, 15, complete=True)]
     _, acknowledged, wanted = session.receive(verdict(4, 11, may_draft=6), 1.3)
     assert (acknowledged, wanted.length) == (ack(5), 2)
     assert session.receive(verdict(5, 12, may_draft=2), 1.4)[1:] == [ack(6)], "13 to 15 are known there as complete"
