@@ -260,8 +260,7 @@ def test_under_ratio_no_token_makes_a_draft_shorter():
     request = make_request(verification="ratio")
     [proposed] = run(make_drafter(), replace(wanted(request, request.prompt, 8), least_probability=0.9))
     assert (len(proposed.tokens), proposed.probabilities) == (8, None)
-    stopping = replace(request, stop_ids=(proposed.tokens[2],))
-    assert fresh(wanted(stopping, request.prompt, 8)) == proposed.tokens
+    assert fresh(wanted(replace(request, stop_ids=(proposed.tokens[2],)), request.prompt, 8)) == proposed.tokens
 
 
 def test_the_end_of_the_context_shortens_a_proposal():

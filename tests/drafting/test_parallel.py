@@ -142,8 +142,7 @@ def test_a_mask_is_never_drafted(mask_id, verification):
         model.lm_head.weight[mask_id] = 20 * model.lm_head.weight[3]  # the largest or the smallest logit by far
     checkpoint = with_changes(CHECKPOINT, model=model, mask_id=mask_id)
     request = make_request(verification=verification)
-    drafter = make_drafter(checkpoint=checkpoint)
-    [proposed] = run(drafter, wanted(request, request.prompt, 40))
+    [proposed] = run(make_drafter(checkpoint=checkpoint), wanted(request, request.prompt, 40))
     assert len(proposed.tokens) == 40
     assert mask_id not in proposed.tokens
     ordinary = with_changes(checkpoint, mask_id=None, num_parallel=1, num_tokens=64)

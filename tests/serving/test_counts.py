@@ -20,8 +20,6 @@ def test_values_are_counted_up_to_their_bounds():
 
 
 class OneHistogram:
-    """Tells of three values."""
-
     def collect(self):
         values = Histogram((1, 2.5))
         for value in (0.5, 1.0, 7.0):

@@ -76,8 +76,7 @@ def test_events_are_json_lines_when_wanted(enabled: bool, capsys: pytest.Capture
 
 
 def test_json_is_valid_where_the_stream_is_not_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="backslashreplace")
-    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "stdout", stream := io.TextIOWrapper(io.BytesIO(), "ascii", "backslashreplace"))
     EventLog(enabled=True).write("tokens", text="é😀")
     stream.seek(0)
     assert json.loads(stream.read())["text"] == "é😀"

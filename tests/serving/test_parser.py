@@ -71,16 +71,16 @@ def test_values_that_look_like_options_are_taken_as_before() -> None:
     assert PARSERS["goodspeed"].parse_args(["generate", "--prompt", "--a b"]).prompt == "--a b"
 
 
+NOTHING = make_dataclass("Nothing", [])
+
+
 def never(*arguments: object) -> Any:
     pytest.fail("nothing runs where the command line is wrong")
 
 
 @pytest.mark.parametrize(
     "run",
-    [
-        lambda: runner.run_all("experiments.x", "about", []),
-        lambda: harness.run("x", "about", never, never, make_dataclass("Nothing", [])),
-    ],
+    [lambda: runner.run_all("experiments.x", "about", []), lambda: harness.run("x", "about", never, never, NOTHING)],
     ids=["runner", "harness"],
 )
 def test_experiments_and_benchmarks_say_it_in_the_same_way(run, monkeypatch, capsys) -> None:
