@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
@@ -69,9 +70,12 @@ def tokens_of(drafter: LlamaDrafter, number: int = 1, **options: Any) -> tuple[i
     return found
 
 
+load = cache(checkpoints.load)
+
+
 def ours(*proposes: Propose) -> Any:
     """Returns what a draft model of our own proposes."""
-    checkpoint = checkpoints.load("tiny-draft-s")
+    checkpoint = load("tiny-draft-s")
     return run(Drafter(checkpoint, start(checkpoint, num_pages=256), max_width=1), *proposes)
 
 
