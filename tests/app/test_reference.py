@@ -19,8 +19,7 @@ from goodspeed.engine.torch.engine import TorchEngine
 from goodspeed.engine.torch.loading import start
 from goodspeed.errors import CheckpointError, ConfigError, PoolExhausted, PromptError
 from goodspeed.exact.sampling import SamplingBatch, choose
-from goodspeed.wire.generation import LogitRules, TokenBias
-from goodspeed.wire.messages import Sampling
+from goodspeed.wire.generation import LogitRules, Sampling, TokenBias
 
 torch.set_num_threads(1)
 GREEDY = Sampling(temperature=0.0)
@@ -133,9 +132,7 @@ def test_logits_that_are_not_numbers_end_it_with_an_error(monkeypatch, engine, w
     text = write(sampling, 4, rules=LogitRules(repetition_penalty=1.3))
     next(text)
     monkeypatch.setattr(engine, "forward", lambda _: logits)
-    with pytest.raises(
-        CheckpointError, match=r"^tiny-target: its logits are not numbers at position .*; get the model"
-    ):
+    with pytest.raises(CheckpointError, match=r"^tiny-target: its logits are not numbers at position .*; get the"):
         next(text)
 
 

@@ -17,13 +17,8 @@ SERVER = ("--model", "http://127.0.0.1:8080", "--tokenizer", "tiny-target")
 HTTP = ("--http", "127.0.0.1:0")
 PAPER = (*MODEL, "--preset", "paper")
 ITSELF = "or give the draft model itself"
-OF_HTTP = {
-    "--api-key": "keys",
-    "--served-model-name": "x",
-    "--tool-parser": "hermes",
-    "--reasoning-parser": "none",
-    "--chat-template-kwargs": '{"a": false}',
-}
+OF_HTTP = {"--api-key": "keys", "--served-model-name": "x", "--tool-parser": "hermes", "--reasoning-parser": "none"}
+OF_HTTP |= {"--chat-template-kwargs": '{"a": false}'}
 
 
 def parsed(*words: str) -> DraftConfig:

@@ -26,8 +26,7 @@ from goodspeed.exact.logits.token_counts import TextCounts
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.proposal_bytes import spans
 from goodspeed.exact.sampling import SamplingBatch, to_probs
-from goodspeed.wire.generation import TokenBias
-from goodspeed.wire.messages import LogitRules, Sampling
+from goodspeed.wire.generation import LogitRules, Sampling, TokenBias
 from tests import gguf_files
 from tests.engine import gguf_models
 from tests.exact.rounded import rounded
@@ -36,8 +35,6 @@ from tests.micro import VOCAB, make_checkpoint, make_engine
 
 CHECKPOINT = make_checkpoint(1)
 SAMPLINGS = [Sampling(temperature=0.0), Sampling(seed=3), Sampling(temperature=0.8, top_k=9, top_p=0.9, seed=4)]
-
-
 RULES = [None, LogitRules(1.5, 0.5, 1.5, 0.01, (TokenBias(9, 2.0),))]
 
 
@@ -158,13 +155,17 @@ def test_what_is_cached_is_not_fed_again(monkeypatch):
     assert [len(chunk.tokens) for chunks in fed for chunk in chunks] == [2]
 
 
+def passes_of(drafter, monkeypatch, *proposes):
+    """The chunks of all passes for these proposals, each of which gets what it would alone."""
+    fed = record_passes(drafter, monkeypatch)
+    assert [proposed.tokens for proposed in run(drafter, *proposes)] == [fresh(propose) for propose in proposes]
+    return fed
+
+
 def test_prefill_and_drafting_share_forward_passes(monkeypatch):
     monkeypatch.setattr("goodspeed.drafting.caches.PREFILL_CHUNK", 8)
-    drafter = make_drafter()
-    fed = record_passes(drafter, monkeypatch)
     long, short = make_request(1, prompt=tuple(range(20))), make_request(2)
-    proposes = [wanted(long, long.prompt, 2), wanted(short, short.prompt, 3)]
-    assert [proposed.tokens for proposed in run(drafter, *proposes)] == [fresh(propose) for propose in proposes]
+    fed = passes_of(make_drafter(), monkeypatch, wanted(long, long.prompt, 2), wanted(short, short.prompt, 3))
     assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed] == [[8, 5], [8, 1], [4, 1], [1]]
     assert [[chunk.num_logits for chunk in chunks] for chunks in fed] == [[0, 1], [0, 1], [1, 1], [1]]
 
@@ -173,11 +174,9 @@ def test_a_long_prompt_is_prefilled_slowly_only_beside_others(monkeypatch):
     drafter = make_drafter()
     drafter.prefill_rows.most, drafter.prefill_rows.alone = 4, 256
     monkeypatch.setattr(drafter.prefill_rows, "observe", lambda num_prefill, seconds: None)
-    fed = record_passes(drafter, monkeypatch)
     long = [make_request(number, prompt=tuple(range(number, number + 50))) for number in (1, 2)]
-    short = make_request(3)
-    proposes = [wanted(short, short.prompt, 2), *(wanted(one, one.prompt, 1) for one in long)]
-    assert [proposed.tokens for proposed in run(drafter, *proposes)] == [fresh(propose) for propose in proposes]
+    proposes = wanted(make_request(3), make_request(3).prompt, 2), *(wanted(one, one.prompt, 1) for one in long)
+    fed = passes_of(drafter, monkeypatch, *proposes)
     assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed] == [[5, 4], [1, 4], [42, 50]]
 
 
@@ -186,9 +185,8 @@ def test_prompts_alone_are_prefilled_in_steps_that_last_about_a_second(monkeypat
     drafter.prefill_rows.alone = 20
     taken: list[int] = []
     monkeypatch.setattr(drafter.prefill_rows, "observe_alone", lambda num_prefill, seconds: taken.append(num_prefill))
-    fed = record_passes(drafter, monkeypatch)
-    proposes = [wanted(one, one.prompt, 1) for one in (make_request(n, prompt=tuple(range(n, n + 40))) for n in (1, 2))]
-    assert [proposed.tokens for proposed in run(drafter, *proposes)] == [fresh(propose) for propose in proposes]
+    requests = [make_request(number, prompt=tuple(range(number, number + 40))) for number in (1, 2)]
+    fed = passes_of(drafter, monkeypatch, *(wanted(one, one.prompt, 1) for one in requests))
     assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed] == [[20]] * 4
     assert taken == [20] * 4
 
@@ -197,10 +195,8 @@ def test_prompts_wait_in_a_step_that_prefills_nothing(monkeypatch):
     drafter = make_drafter()
     rooms = [0, 20, 0]
     monkeypatch.setattr(drafter.prefill_rows, "choose", lambda: rooms.pop(0))
-    fed = record_passes(drafter, monkeypatch)
     long, short = make_request(1, prompt=tuple(range(50))), make_request(2)
-    proposes = [wanted(long, long.prompt, 1), wanted(short, short.prompt, 3)]
-    assert [proposed.tokens for proposed in run(drafter, *proposes)] == [fresh(propose) for propose in proposes]
+    fed = passes_of(drafter, monkeypatch, wanted(long, long.prompt, 1), wanted(short, short.prompt, 3))
     assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed] == [[5], [20, 1], [1], [30]]
 
 
@@ -264,8 +260,7 @@ def test_under_ratio_no_token_makes_a_draft_shorter():
     request = make_request(verification="ratio")
     [proposed] = run(make_drafter(), replace(wanted(request, request.prompt, 8), least_probability=0.9))
     assert (len(proposed.tokens), proposed.probabilities) == (8, None)
-    stopping = replace(request, stop_ids=(proposed.tokens[2],))
-    assert fresh(wanted(stopping, request.prompt, 8)) == proposed.tokens
+    assert fresh(wanted(replace(request, stop_ids=(proposed.tokens[2],)), request.prompt, 8)) == proposed.tokens
 
 
 def test_the_end_of_the_context_shortens_a_proposal():
@@ -329,14 +324,13 @@ def test_what_is_sent_is_what_was_sampled_from(kind):
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_under_ratio_a_proposal_ends_where_the_model_computes_no_probabilities(kind, wrong, monkeypatch):
     """The verify node would count such numbers as an offence of the draft node."""
-    drafter, num_passes = make_drafter(kind=kind), 0
+    drafter = make_drafter(kind=kind)
+    fed = record_passes(drafter, monkeypatch)
     forward = drafter.engine.forward
 
-    def broken(chunks, **options):
-        nonlocal num_passes
-        num_passes += 1
-        logits = forward(chunks, **options)
-        if num_passes > 2:
+    def broken(chunks):
+        logits = forward(chunks)
+        if len(fed) > 2:
             logits[:, 3] = wrong
         return logits
 
@@ -370,11 +364,8 @@ def ranked(request, texts, rules=None):
         logits = make_engine(CHECKPOINT, num_pages=8192).forward(chunks)
         if rules is not None:
             num, temperature = len(request.prompt), request.sampling.temperature
-            rows = [
-                TextRows(rules=rules, temperature=temperature, counts=TextCounts.of(tokens[:num], tokens[num:]))
-                for tokens in texts
-            ]
-            logits = process(logits, rows)
+            counts = [TextCounts.of(tokens[:num], tokens[num:]) for tokens in texts]
+            logits = process(logits, [TextRows(rules=rules, temperature=temperature, counts=each) for each in counts])
     sampling = request.sampling
     noise = match_noise(torch.tensor([sampling.seed]), torch.tensor([len(tokens) for tokens in texts]), VOCAB)
     first = (to_probs(logits, SamplingBatch.of([sampling] * len(texts))) / noise).argmax(-1, keepdim=True).tolist()
@@ -398,8 +389,7 @@ def test_every_node_is_what_the_model_draws_after_its_own_path(sampling):
     drafter = make_drafter()
     known = NOTHING
     for _ in range(3):
-        propose = branching(request, tree=known)
-        new = nodes_of(run(drafter, propose)[0])
+        new = nodes_of(run(drafter, branching(request, tree=known))[0])
         known = Nodes(*(old + more for old, more in zip(astuple(known), astuple(new), strict=True)))
     for parent in {*known.parents}:
         path = [known.tokens[node] for node in Tree.of(known).path(parent)]
@@ -425,8 +415,7 @@ def test_what_a_replaced_proposal_drafted_behind_a_branch_is_not_drafted_again(m
 
 
 def test_alternatives_are_claimed_by_the_doubt_in_the_first_choice():
-    request = make_request()
-    nodes = nodes_of(run(make_drafter(), branching(request, length=1))[0])
+    nodes = nodes_of(run(make_drafter(), branching(make_request(), length=1))[0])
     first = nodes.probabilities[0]
     assert nodes.parents == (-1,) * len(nodes.tokens)
     claimed = [min(first, share * (1 - first)) for share in ALTERNATIVES]
@@ -440,10 +429,8 @@ def test_a_model_on_openvino_drafts_what_it_drafts_on_torch(verification):
     checkpoints = engines.load("tiny-draft-s"), engines.load(gguf_files.made("tiny-draft-s"), dtype="float32")
     here, there = (Drafter(each, engines.start(each, num_pages=64), max_width=1) for each in checkpoints)
     prompt = tuple(range(40, 80))
-    requests = [
-        make_request(number, sampling=sampling, prompt=prompt, verification=verification)
-        for number, sampling in enumerate(SAMPLINGS)
-    ]
+    changes = {"prompt": prompt, "verification": verification}
+    requests = [make_request(number, sampling=sampling, **changes) for number, sampling in enumerate(SAMPLINGS)]
     proposes = [replace(wanted(each, prompt, 6), wants_alternatives=verification == "match") for each in requests]
     for ours, theirs in zip(run(here, *proposes), run(there, *proposes), strict=True):
         assert (ours.tokens, ours.parents) == (theirs.tokens, theirs.parents)
@@ -467,11 +454,9 @@ def test_whatever_way_the_text_takes_the_tree_goes_on_as_a_fresh_one_would(sampl
     rng = random.Random(5)
     request = make_request(sampling=sampling, logit_rules=rules)
     text, known = list(request.prompt), NOTHING
-    drafter = (
-        make_drafter(num_pages)
-        if num_pages
-        else Drafter(CHECKPOINT, Chains(CHECKPOINT, try_model(CHECKPOINT, is_split=False), num_pages=64))
-    )
+    drafter = make_drafter(num_pages or 64)
+    if num_pages is None:
+        drafter = Drafter(CHECKPOINT, Chains(CHECKPOINT, try_model(CHECKPOINT, is_split=False), num_pages=64))
     for number in range(14):
         propose = replace(branching(request, rng.choice([1, 3]), known), tokens=tuple(text), round=number)
         new = nodes_of(run(drafter, propose)[0])

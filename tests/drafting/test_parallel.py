@@ -15,8 +15,7 @@ from goodspeed.errors import PromptError
 from goodspeed.exact import proposals
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.sampling import SamplingBatch, to_probs
-from goodspeed.wire.generation import TokenBias
-from goodspeed.wire.messages import LogitRules, Sampling
+from goodspeed.wire.generation import LogitRules, Sampling, TokenBias
 from tests.drafting.test_drafter import SAMPLINGS, Fixed, make_request, nodes_of, run, verdict, wanted
 from tests.exact.rounded import rounded
 from tests.micro import make_checkpoint, make_engine
@@ -102,25 +101,17 @@ def test_sessions_of_different_needs_share_a_pass():
 
     Probabilities of a proposal have 16 bits: float32 sums of another batch may round to the next step.
     """
-    requests = [
-        make_request(1),
-        make_request(2, verification="ratio"),
-        make_request(3, logit_rules=RULES[1]),
-        make_request(4, stop_ids=tuple(range(0, NUM_TOKENS, 3))),
-        make_request(5, sampling=Sampling(temperature=0.0)),
-    ]
-    proposes = [
-        replace(wanted(each, each.prompt, 7), wants_alternatives=number == 0) for number, each in enumerate(requests)
-    ]
+    stops, greedy = {"stop_ids": tuple(range(0, NUM_TOKENS, 3))}, {"sampling": Sampling(temperature=0.0)}
+    needs: list[Any] = [{}, {"verification": "ratio"}, {"logit_rules": RULES[1]}, stops, greedy]
+    requests = [make_request(number, **changes) for number, changes in enumerate(needs, 1)]
+    proposes = [replace(wanted(each, each.prompt, 7), wants_alternatives=each is requests[0]) for each in requests]
     together = run(make_drafter(), *proposes)
     for found, propose in zip(together, proposes, strict=True):
         [alone] = run(make_drafter(), propose)
         assert (found.proposal is None) == (alone.proposal is None)
         if found.proposal is not None and alone.proposal is not None:
-            dense = [
-                proposals.decode(each.proposal, len(each.tokens), NUM_TOKENS, each.tokens) for each in (found, alone)
-            ]
-            torch.testing.assert_close(*dense, atol=2**-15, rtol=0)
+            both = [proposals.decode(one.proposal, len(one.tokens), NUM_TOKENS, one.tokens) for one in (found, alone)]
+            torch.testing.assert_close(*both, atol=2**-15, rtol=0)
         if found.parents is None:
             assert found.tokens == alone.tokens
         else:
@@ -151,8 +142,7 @@ def test_a_mask_is_never_drafted(mask_id, verification):
         model.lm_head.weight[mask_id] = 20 * model.lm_head.weight[3]  # the largest or the smallest logit by far
     checkpoint = with_changes(CHECKPOINT, model=model, mask_id=mask_id)
     request = make_request(verification=verification)
-    drafter = make_drafter(checkpoint=checkpoint)
-    [proposed] = run(drafter, wanted(request, request.prompt, 40))
+    [proposed] = run(make_drafter(checkpoint=checkpoint), wanted(request, request.prompt, 40))
     assert len(proposed.tokens) == 40
     assert mask_id not in proposed.tokens
     ordinary = with_changes(checkpoint, mask_id=None, num_parallel=1, num_tokens=64)

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from draft_node.core.generation import Generation
 from goodspeed.drafting.drafter import Drafter
-from goodspeed.drafting.proposing import Propose
 from goodspeed.wire.messages import Sampling
 from tests.drafting.test_drafter import fresh, make_request, nodes_of, record_passes, run, verdict, wanted
 from tests.fakes import session_id
@@ -27,18 +26,14 @@ def request_of(number: int, salt: bytes = b"alice", **changes: Any) -> Generatio
     return replace(request, **changes)
 
 
-def fed_by(drafter: Drafter, propose: Propose, monkeypatch: pytest.MonkeyPatch) -> int:
-    passes = record_passes(drafter, monkeypatch)
-    run(drafter, propose)
-    return sum(len(chunk.tokens) for chunks in passes for chunk in chunks)
-
-
 @pytest.mark.parametrize(("salt", "num_fed"), [(b"alice", 2), (b"bob", 30), (b"", 30)])
 def test_the_same_users_prompt_is_not_fed_again(monkeypatch: pytest.MonkeyPatch, salt: bytes, num_fed: int) -> None:
     drafter = make_drafter()
     run(drafter, wanted(request_of(1), PROMPT, 1))
     drafter.forget(session_id(1))
-    assert fed_by(drafter, wanted(request_of(2, salt), PROMPT, 1), monkeypatch) == num_fed
+    passes = record_passes(drafter, monkeypatch)
+    run(drafter, wanted(request_of(2, salt), PROMPT, 1))
+    assert sum(len(chunk.tokens) for chunks in passes for chunk in chunks) == num_fed
     assert (drafter.caches.num_looked_up, drafter.caches.num_found) == (60, 30 - num_fed)
 
 

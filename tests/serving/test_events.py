@@ -10,16 +10,7 @@ from typing import Any
 import pytest
 
 from goodspeed.serving import events
-from goodspeed.serving.events import (
-    BURST,
-    MAX_KINDS,
-    QUIET,
-    EventLog,
-    LineFormatter,
-    RateLimitFilter,
-    Reporter,
-    Sentence,
-)
+from goodspeed.serving.events import BURST, MAX_KINDS, EventLog, LineFormatter, RateLimitFilter, Reporter, Sentence
 
 
 def log_line(message: str, *arguments: object, extra: dict[str, Any] | None = None, error: bool = False) -> str:
@@ -85,8 +76,7 @@ def test_events_are_json_lines_when_wanted(enabled: bool, capsys: pytest.Capture
 
 
 def test_json_is_valid_where_the_stream_is_not_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="backslashreplace")
-    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "stdout", stream := io.TextIOWrapper(io.BytesIO(), "ascii", "backslashreplace"))
     EventLog(enabled=True).write("tokens", text="é😀")
     stream.seek(0)
     assert json.loads(stream.read())["text"] == "é😀"
@@ -120,7 +110,7 @@ def test_a_status_line_begins_with_the_commands_name(capsys: pytest.CaptureFixtu
     reporter = Reporter("goodspeed-draft")
     reporter.say("connected to %s", "tcp://127.0.0.1:5555")
     reporter.say_all([Sentence("back after %.1f s", (3.21,)), Sentence("100 % of it", ())])
-    QUIET.say("connected")
+    events.QUIET.say("connected")
     said = "goodspeed-draft: connected to tcp://127.0.0.1:5555\ngoodspeed-draft: back after 3.2 s\n"
     assert capsys.readouterr() == ("", said + "goodspeed-draft: 100 % of it\n")
 

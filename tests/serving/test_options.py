@@ -11,16 +11,13 @@ from goodspeed.errors import ConfigError
 from goodspeed.serving.config import Settings, add_options, from_namespace
 from verify_node.config import VerifyConfig
 
-WITH_A_MODEL = [VerifyConfig, DraftConfig, GenerateConfig, ProfileConfig]
-NODES = [VerifyConfig, DraftConfig]
-
 
 def make(settings: type[Settings], **changes: object) -> Settings:
     own = {"model": "m"} | ({"prompt": "p"} if settings is GenerateConfig else {})
     return settings(**own | changes)
 
 
-@pytest.mark.parametrize("settings", WITH_A_MODEL)
+@pytest.mark.parametrize("settings", [VerifyConfig, DraftConfig, GenerateConfig, ProfileConfig])
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

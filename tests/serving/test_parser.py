@@ -4,7 +4,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import make_dataclass
 from typing import Any
 
 import pytest
@@ -19,12 +19,7 @@ from goodspeed.serving.config import Settings
 from verify_node import cli as verify_cli
 from verify_node.config import VerifyConfig
 
-PARSERS = {
-    "goodspeed": cli.build_parser(),
-    "goodspeed-verify": verify_cli.build_parser(),
-    "goodspeed-draft": draft_cli.build_parser(),
-    "goodspeed-fleet": fleet_cli.build_parser(),
-}
+PARSERS = {made.prog: made for made in (each.build_parser() for each in (cli, verify_cli, draft_cli, fleet_cli))}
 
 
 def all_parsers() -> Iterator[argparse.ArgumentParser]:
@@ -38,7 +33,6 @@ def all_parsers() -> Iterator[argparse.ArgumentParser]:
                 waiting += action.choices.values()
 
 
-TWO_SCREENS = 96
 ALL = {parser.prog: parser for parser in all_parsers()}
 
 
@@ -46,10 +40,7 @@ ALL = {parser.prog: parser for parser in all_parsers()}
     ("words", "line"),
     [
         ("goodspeed-draft --sesions=3", "goodspeed-draft: unknown option --sesions; did you mean --max-sessions? See"),
-        (
-            "goodspeed-verify",
-            "goodspeed-verify: the following arguments are required: --model. See goodspeed-verify --h",
-        ),
+        ("goodspeed-verify", "-verify: the following arguments are required: --model. See goodspeed-verify --help"),
         ("goodspeed-verify --model x --zzzzzz", "goodspeed-verify: unknown option --zzzzzz. See goodspeed-verify --he"),
         ("goodspeed generate --nonsense 3", "goodspeed generate: unknown option --nonsense. See"),  # not --seed
         ("goodspeed-verify --model", "goodspeed-verify: --model: expected one argument. See"),
@@ -61,10 +52,7 @@ ALL = {parser.prog: parser for parser in all_parsers()}
         ("goodspeed serve", "; `goodspeed-verify --model NAME` and `goodspeed-draft --model NAME"),
         ("goodspeed --port 80", "unknown option --port; `goodspeed-verify --model NAME` and `goodspeed-draft"),
         ("goodspeed-verify --port 80", "goodspeed-verify: unknown option --port"),
-        (
-            "goodspeed keygen user --fodler",
-            "goodspeed keygen user: unknown option --fodler; did you mean --folder? See",
-        ),
+        ("goodspeed keygen user --fodler", "keygen user: unknown option --fodler; did you mean --folder? See"),
     ],
 )
 def test_a_wrong_word_is_one_line_with_a_hint(words: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,16 +66,12 @@ def test_a_wrong_word_is_one_line_with_a_hint(words: str, line: str, capsys: pyt
 
 
 def test_values_that_look_like_options_are_taken_as_before() -> None:
-    parsed = PARSERS["goodspeed"].parse_args(
-        ["generate", "--prompt=--sesions", "--max-tok", "3", "--temperature", "-1"]
-    )
+    parsed = PARSERS["goodspeed"].parse_args("generate --prompt=--sesions --max-tok 3 --temperature -1".split())
     assert (parsed.prompt, parsed.max_tokens, parsed.temperature) == ("--sesions", 3, -1.0)
     assert PARSERS["goodspeed"].parse_args(["generate", "--prompt", "--a b"]).prompt == "--a b"
 
 
-@dataclass(frozen=True)
-class Nothing:
-    """Settings of an experiment without any."""
+NOTHING = make_dataclass("Nothing", [])
 
 
 def never(*arguments: object) -> Any:
@@ -96,7 +80,7 @@ def never(*arguments: object) -> Any:
 
 @pytest.mark.parametrize(
     "run",
-    [lambda: runner.run_all("experiments.x", "about", []), lambda: harness.run("x", "about", never, never, Nothing)],
+    [lambda: runner.run_all("experiments.x", "about", []), lambda: harness.run("x", "about", never, never, NOTHING)],
     ids=["runner", "harness"],
 )
 def test_experiments_and_benchmarks_say_it_in_the_same_way(run, monkeypatch, capsys) -> None:
@@ -125,7 +109,7 @@ def test_a_long_help_has_groups_an_example_and_a_short_usage(name: str, monkeypa
     assert groups[0] == "options"  # --help and --version
     assert groups[-2:] == ["example", "exit status"]
     assert 6 <= len(groups) <= 12
-    assert len(text.splitlines()) <= TWO_SCREENS
+    assert len(text.splitlines()) <= 96, "two screens"
     assert text.splitlines()[0].endswith(" [options]")
     options = text[text.index("\noptions:") : text.index(f"\n{groups[1]}:")]
     assert set(re.findall(r"--\w+", options)) <= {"--help", "--version"}
@@ -138,7 +122,6 @@ def test_the_options_that_most_people_need_come_first(name: str, settings: type[
     heading, *rest = re.findall(r"^(\w[\w ]*):$", text, re.MULTILINE)[1:]
     first = text[text.index(f"\n{heading}:") : text.index(f"\n{rest[0]}:")]
     assert heading == "most used"
-    assert re.findall(r"^  (--[\w-]+)", first, re.MULTILINE) == [
-        "--" + field.replace("_", "-") for field in settings.MOST_USED
-    ]
+    flags = ["--" + field.replace("_", "-") for field in settings.MOST_USED]
+    assert re.findall(r"^  (--[\w-]+)", first, re.MULTILINE) == flags
     assert len(settings.MOST_USED) == 6

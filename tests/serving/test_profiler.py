@@ -23,20 +23,17 @@ class TimedEngine(TorchEngine):
     """Its passes take exactly what the truth says, by a clock that only they move."""
 
     def __init__(self, *, reads_per_row=False, **options):
-        super().__init__(
-            CHECKPOINT, try_model(CHECKPOINT, is_split=False), **({"num_pages": 256, "page_size": 4} | options)
-        )
+        options = {"num_pages": 256, "page_size": 4} | options
+        super().__init__(CHECKPOINT, try_model(CHECKPOINT, is_split=False), **options)
         self.now, self.extra_s, self.passes, self.fails_at = 0.0, FIRST_S, [], None
         self.reads_per_row = reads_per_row
 
     def forward(self, chunks):
         if len(self.passes) == self.fails_at:
             raise RuntimeError("out of memory")
-        counts = (
-            sum(len(chunk.tokens) for chunk in chunks),
-            len(chunks),
-            sum(self.pool.length(chunk.key) * (len(chunk.tokens) if self.reads_per_row else 1) for chunk in chunks),
-        )
+        lengths = [len(chunk.tokens) for chunk in chunks]
+        reads = [self.pool.length(chunk.key) * (len(chunk.tokens) if self.reads_per_row else 1) for chunk in chunks]
+        counts = sum(lengths), len(chunks), sum(reads)
         logits = super().forward(chunks)
         self.now += TRUTH.round_s(*counts) + self.extra_s
         self.extra_s = 0.0
@@ -51,8 +48,7 @@ def measure(engine, grid=GRID, seconds=1.0, **options):
 @pytest.mark.parametrize("reads_per_row", [False, True])
 def test_what_is_measured_is_what_passes_take(reads_per_row):
     """Also where time is too short to fill the context of more than one session."""
-    engine = TimedEngine(reads_per_row=reads_per_row)
-    (fitted,) = fit_roofline(measure(engine).samples, num_terms=1).terms
+    (fitted,) = fit_roofline(measure(TimedEngine(reads_per_row=reads_per_row)).samples, num_terms=1).terms
     assert fitted.coefficients == pytest.approx(TRUTH.coefficients, rel=1e-4)
 
 
@@ -65,8 +61,7 @@ def test_it_covers_tokens_sessions_and_context_within_the_grid():
 
 
 def test_it_takes_about_its_time_and_repeats_every_shape():
-    engine = TimedEngine()
-    measured = measure(engine)
+    measured = measure(TimedEngine())
     assert 1.0 <= measured.wall_s < 1.0 + 0.03
     assert measured.num_passes > 2 * len(measured.samples)
 
@@ -115,10 +110,8 @@ def test_a_pass_with_fewer_rows_than_its_engine_computes_takes_as_long_as_with_t
             return super().forward(chunks)
 
     engine = Pairs()
-    profile = profiler.profile(engine, GRID, 0.05, threads=1)
-    assert min(sample.num_tokens for sample in profile.samples) == 3
-    engine = Pairs()
-    samples = measure(engine).samples
+    assert min(sample.num_tokens for sample in profiler.profile(engine, GRID, 0.05, threads=1).samples) == 3
+    samples = measure(Pairs()).samples
     assert len(samples) == len(measure(TimedEngine()).samples)  # none took the time of all the others
     found = fit_roofline(samples, num_terms=1).with_least(3)
     for num_tokens in (1, 2, 3, 8):

@@ -9,18 +9,12 @@ from goodspeed.errors import PromptError
 from goodspeed.serving.prompts import Prompt, parse, read_file
 
 
-def test_a_file_gives_its_prompts_in_order(tmp_path: Path) -> None:
-    file = tmp_path / "prompts.jsonl"
-    file.write_text('{"prompt": "one", "domain": "math", "seed": 7}\n\n{"prompt": "two"}\n')
-    assert read_file(file) == [Prompt("one", "math", 7), Prompt("two", "", None)]
-
-
-def test_a_line_ends_only_at_a_newline(tmp_path: Path) -> None:
+def test_a_file_gives_its_prompts_in_order_and_a_line_ends_only_at_a_newline(tmp_path: Path) -> None:
     """JSON may hold separators that Python also takes for ends of lines."""
-    text = "one\u2028two\x85three"
-    file = tmp_path / "prompts.jsonl"
-    file.write_text(json.dumps({"prompt": text}, ensure_ascii=False), encoding="utf-8")
-    assert read_file(file) == [Prompt(text)]
+    text, file = "two\u2028three\x85four", tmp_path / "prompts.jsonl"
+    last = json.dumps({"prompt": text}, ensure_ascii=False)
+    file.write_text(f'{{"prompt": "one", "domain": "math", "seed": 7}}\n\n{last}\n', encoding="utf-8")
+    assert read_file(file) == [Prompt("one", "math", 7), Prompt(text, "", None)]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from goodspeed.errors import ConfigError, TransportError, UnknownPolicyError
 from goodspeed.serving import running
 
 ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "error"}
 
 BUSY = """
 import asyncio, sys
@@ -72,7 +71,7 @@ def run(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> int:
 
 def start(program: str) -> "subprocess.Popen[str]":
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=ENVIRONMENT, text=True, **pipes)
+    return subprocess.Popen([sys.executable, "-W", "error", "-c", program], cwd=ROOT, text=True, **pipes)
 
 
 @contextmanager
@@ -168,23 +167,22 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_what_was_loaded_before_a_daemon_serves_is_collected_no_more() -> None:
+def test_what_was_loaded_before_a_daemon_serves_is_collected_no_more_and_its_end_was_no_interrupt() -> None:
+    before = [signal.getsignal(number) for number in running.SIGNALS]
     found: list[int] = []
 
     async def serve() -> None:
         found.append(gc.get_freeze_count())
 
-    asyncio.run(running.until_signal(serve()))
+    assert asyncio.run(running.until_signal(serve())) is False
     assert found[0] > 10_000
     assert gc.get_freeze_count() == 0
+    assert [signal.getsignal(number) for number in running.SIGNALS] == before
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_what_ends_by_itself_was_not_interrupted() -> None:
+def test_what_is_cancelled_leaves_signals_as_they_were() -> None:
     before = [signal.getsignal(number) for number in running.SIGNALS]
-
-    async def work() -> None:
-        await asyncio.sleep(0)
 
     async def cancelled() -> None:
         task = asyncio.ensure_future(running.until_signal(asyncio.sleep(100)))
@@ -192,7 +190,6 @@ def test_what_ends_by_itself_was_not_interrupted() -> None:
         task.cancel()
         await task
 
-    assert asyncio.run(running.until_signal(work())) is False
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled())
     assert [signal.getsignal(number) for number in running.SIGNALS] == before

@@ -10,12 +10,10 @@ from goodspeed.errors import ConfigError
 from goodspeed.serving import sampling_defaults
 from goodspeed.serving.sampling_defaults import BOUNDS, Resolved, SamplingRequest, parse_sampling
 from goodspeed.wire.codec import decode_down, encode
-from goodspeed.wire.generation import TokenBias
+from goodspeed.wire.generation import LogitRules, Sampling, TokenBias
 from goodspeed.wire.handshake import VERSION, Defaults, Welcome
-from goodspeed.wire.messages import LogitRules, Sampling
 from tests.engine.tokenizing.test_generation_settings import settings
 
-RULES = {"repetition_penalty": 100, "min_p": 1}
 SETTINGS = GenerationSettings(TextDefaults(0.6), TextDefaults(0.7, stop=("\n\n",)))
 
 
@@ -31,16 +29,14 @@ def test_a_request_is_resolved_under_the_defaults_of_any_target() -> None:
     request = asked(top_k=3, stop=("c",))
     assert request.resolve(Defaults(0.6, 20, 0.95, stop=("a",))) == Resolved(Sampling(0.6, 3, 0.95, 5), ("c", "a"))
     assert request.resolve(Defaults()) == Resolved(Sampling(1.0, 3, 1.0, 5), ("c",))
-    own_stops_only = asked(stop=("c",), ignore_eos=True)
-    assert own_stops_only.resolve(Defaults(stop=("a",))).stop == ("c",)
+    assert asked(stop=("c",), ignore_eos=True).resolve(Defaults(stop=("a",))).stop == ("c",)
 
 
 def test_rules_are_the_requests_then_the_targets_and_none_where_they_change_nothing() -> None:
     says = Defaults(repetition_penalty=1.1, min_p=0.05)
     assert asked().resolve(Defaults()).rules is None
     assert asked().resolve(says).rules == LogitRules(repetition_penalty=1.1, min_p=0.05)
-    off = asked(repetition_penalty=1.0, min_p=0.0, presence_penalty=0.0)
-    assert off.resolve(says).rules is None
+    assert asked(repetition_penalty=1.0, min_p=0.0, presence_penalty=0.0).resolve(says).rules is None
     bias = (TokenBias(7, -1.0),)
     own = asked(presence_penalty=1.0, frequency_penalty=-0.5, min_p=0.2, logit_bias=bias)
     assert own.resolve(says).rules == LogitRules(1.0, -0.5, 1.1, 0.2, bias)
@@ -57,8 +53,8 @@ def test_the_target_is_heard_before_the_draft_model() -> None:
 
 def test_whatever_a_file_may_say_travels(tmp_path: Path) -> None:
     stops = [f"{i}" + "日" * (MAX_STOP_CHARS - 1) for i in range(MAX_STOPS)]
-    most = {"temperature": 100, "top_k": (1 << 31) - 1, "top_p": 1e-6, "stop_strings": stops} | RULES
-    found = settings(tmp_path, most)
+    most = {"temperature": 100, "top_k": (1 << 31) - 1, "top_p": 1e-6, "stop_strings": stops}
+    found = settings(tmp_path, most | {"repetition_penalty": 100, "min_p": 1})
     told = welcome(chat_defaults=sampling_defaults.of_checkpoint(found, chat=True))
     assert decode_down(encode(told, 1 << 20), 1 << 20) == told
 

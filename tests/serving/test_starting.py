@@ -10,12 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-MODULES = {
-    "goodspeed": "goodspeed",
-    "goodspeed-verify": "verify_node",
-    "goodspeed-draft": "draft_node",
-    "goodspeed-fleet": "goodspeed.app.fleet",
-}
+MODULES = {name: call.removesuffix(".__main__:main") for name, call in SCRIPTS.items()}
 
 INTERRUPTED_AT = """
 import importlib, os, runpy, signal, sys
@@ -47,10 +42,6 @@ def interrupted_at(
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
-def test_every_script_is_tried() -> None:
-    assert sorted(SCRIPTS) == sorted(MODULES)
-
-
 @pytest.mark.parametrize("name", MODULES)
 @pytest.mark.parametrize(("as_script", "wanted"), [(True, "goodspeed.serving.running"), (False, "numpy")])
 def test_an_interrupt_among_the_imports_leaves_no_traceback(name: str, as_script: bool, wanted: str) -> None:
@@ -58,17 +49,17 @@ def test_an_interrupt_among_the_imports_leaves_no_traceback(name: str, as_script
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 
-VERIFY = ("verify_node.__main__:main", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0")
-ERRORS = "--log-level=error"
-DRAFT = ("draft_node.__main__:main", "--model", "tiny-draft-s", "--http", "127.0.0.1:0", ERRORS)
-GENERATE = ("goodspeed.__main__:main", "generate", "--prompt", "The river")
-
-
 @pytest.mark.parametrize(
-    "words", [(*VERIFY, "--log-level=error"), DRAFT, GENERATE], ids=["verify", "draft", "generate"]
+    "words",
+    [
+        "verify_node.__main__:main --model tiny-target --bind tcp://127.0.0.1:0 --log-level=error",
+        "draft_node.__main__:main --model tiny-draft-s --http 127.0.0.1:0 --log-level=error",
+        "goodspeed.__main__:main generate --prompt river",
+    ],
+    ids=["verify", "draft", "generate"],
 )
-def test_nor_while_torch_is_imported(words: tuple[str, ...]) -> None:
-    ended = interrupted_at("torch.nn", *words)
+def test_nor_while_torch_is_imported(words: str) -> None:
+    ended = interrupted_at("torch.nn", *words.split())
     assert ended.returncode == 130
     assert [line for line in ended.stderr.splitlines() if not line.startswith("goodspeed: loading")] == []
 
@@ -76,12 +67,9 @@ def test_nor_while_torch_is_imported(words: tuple[str, ...]) -> None:
 AS_PROCESS_1 = ("unshare", "--map-root-user", "--pid", "--fork", "--kill-child")
 
 
-def can_be_process_1() -> bool:
-    return bool(shutil.which("unshare")) and not subprocess.run([*AS_PROCESS_1, "true"], capture_output=True).returncode
-
-
 def test_a_container_s_first_process_ends_on_sigterm() -> None:
-    if not can_be_process_1():  # also in CI, whose containers may forbid it to root
+    can_be_it = shutil.which("unshare") and not subprocess.run([*AS_PROCESS_1, "true"], capture_output=True).returncode
+    if not can_be_it:  # also in CI, whose containers may forbid it to root
         pytest.skip("nothing can run as process 1: unshare is missing, or user namespaces are forbidden")
     program = INTERRUPTED_AT.replace("os.getpid(), signal.SIGINT", "os.getpid(), signal.SIGTERM")
     ended = interrupted_at("numpy", SCRIPTS["goodspeed-verify"], "--help", program=program, prefix=AS_PROCESS_1)

@@ -21,58 +21,40 @@ from goodspeed.serving.output import Stream
 from tests.pipes import Pipe
 from tests.waiting import run_async, until
 
-ROOT = Path(__file__).parents[2]
-FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full on this system")
 
-PRINTING = """
-import argparse, sys
+
+def program(*lines: str, options: str = "") -> str:
+    """A command whose body has these lines."""
+    body = "\n    ".join(lines)
+    return f"""
+import argparse, asyncio, logging, os, sys
 from goodspeed.serving import running
 from goodspeed.serving.events import EventLog
 
 def body(_):
-    EventLog(enabled=True).write("ready")
-    for number in range(100):
-        print("line", number)
+    {body}
     return 0
 
-sys.exit(running.run("name", argparse.ArgumentParser(), body))
+sys.exit(running.run("name", argparse.ArgumentParser(), body{options}))
 """
 
-LOGGING = """
-import argparse, logging, os, sys
-from goodspeed.serving import running
 
-def body(_):
-    for number in range(10_000):  # more than any buffer holds
-        print("line", number, file=sys.stderr, flush=True)
-    logging.getLogger("goodspeed").error("it failed")
-    opened = os.open(os.devnull, os.O_RDONLY)
-    print("done", opened > 2)
-    return 0
-
-sys.exit(running.run("name", argparse.ArgumentParser(), body))
-"""
-
-SERVING = """
-import argparse, asyncio, sys
-from goodspeed.serving import running
-from goodspeed.serving.events import EventLog
-
-def body(_):
-    EventLog(enabled=True).write("ready")
-    asyncio.run(running.until_signal(asyncio.Event().wait()))
-    return 0
-
-sys.exit(running.run("name", argparse.ArgumentParser(), body, daemon=True))
-"""
-
-needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full on this system")
+READY = 'EventLog(enabled=True).write("ready")'
+PRINTING = program(READY, "for number in range(100): print('line', number)")
+LOGGING = program(
+    "for number in range(10_000): print('line', number, file=sys.stderr, flush=True)  # more than any buffer holds",
+    "logging.getLogger('goodspeed').error('it failed')",
+    "opened = os.open(os.devnull, os.O_RDONLY)",
+    "print('done', opened > 2)",
+)
+SERVING = program(READY, "asyncio.run(running.until_signal(asyncio.Event().wait()))", options=", daemon=True")
 
 
 def shell(command: str, *words: str) -> "subprocess.CompletedProcess[str]":
     """A command of the shell, for which $0 is Python, and $1 the first of the words."""
-    whole = ["sh", "-c", command, sys.executable, *words]
-    return subprocess.run(whole, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    whole, root = ["sh", "-c", command, sys.executable, *words], Path(__file__).parents[2]
+    return subprocess.run(whole, cwd=root, capture_output=True, text=True, timeout=60)
 
 
 def run(program: str, redirected: str) -> "subprocess.CompletedProcess[str]":
@@ -94,7 +76,7 @@ def test_results_that_cannot_be_printed_are_one_line_and_a_status_of_their_own(r
 def test_nor_can_a_help_what_is_in_the_buffer_at_the_end_or_the_error_itself() -> None:
     ended = shell('exec "$0" -m goodspeed --help >/dev/full')
     assert (ended.returncode, len(ended.stderr.splitlines())) == (74, 1)
-    ended = run(PRINTING.replace('EventLog(enabled=True).write("ready")', "pass"), ">/dev/full")
+    ended = run(PRINTING.replace(READY, "pass"), ">/dev/full")
     assert (ended.returncode, len(ended.stderr.splitlines())) == (74, 1)
     assert run(PRINTING, ">/dev/full 2>/dev/full").returncode == 74
 
@@ -156,8 +138,7 @@ def test_what_nobody_reads_is_dropped_and_counted(pausing: Pausing) -> None:
 def test_results_are_kept_whatever_waits(pausing: Pausing) -> None:
     for number in range(1000):
         pausing.write("finish", number=number)
-    told = [json.loads(line)["number"] for line in pausing.pipe.read_until('"number":999}')]
-    assert told == [*range(1000)]
+    assert [json.loads(line)["number"] for line in pausing.pipe.read_until('"number":999}')] == [*range(1000)]
 
 
 @run_async

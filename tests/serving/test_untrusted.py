@@ -7,13 +7,11 @@ import pytest
 
 from goodspeed.untrusted import MAX_CHARS, python_module, sanitize
 
-KEY = "this draft node's key is not enrolled (ZAP 400): copy ana.pub into the verify node's --enrolled folder, if it is"
-
 
 @pytest.mark.parametrize(
     "sentence",
     [
-        KEY,
+        "this draft node's key is not enrolled (ZAP 400): copy ana.pub into the verify node's --enrolled folder",
         "this key is enrolled as 'eve', not as 'bob' (wrong_name); use the name that is enrolled, or enrol the other",
         "this key is enrolled as 'eve-', not as '-bob' (wrong_name); use the name that is enrolled, or enrol the other",
         "the nodes' folder is not the one that was meant, and this sentence goes on for more than forty characters",

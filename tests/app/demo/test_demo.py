@@ -24,8 +24,6 @@ DOMAINS = ["chat", "coding", "translation"]
 
 @dataclass(frozen=True)
 class Ended:
-    """A demo that has ended."""
-
     out: str
     err: str
     result: dict[str, Any]
@@ -45,11 +43,9 @@ def demo() -> Ended:
 
 
 def test_the_result_has_its_fields(demo: Ended) -> None:
-    result = demo.result
+    result, alone = demo.result, demo.result["alone"]
     assert (result["policy"], result["model"], result["temperature"]) == ("gradient", "tiny-target", 0.9)
-    assert result["tokens_per_s"] > 0
-    assert result["alone"]["tokens_per_s"] > 0
-    assert result["alone"]["speedup"] > 0
+    assert min(result["tokens_per_s"], alone["tokens_per_s"], alone["speedup"]) > 0
     assert 0 < result["jain"] <= 1
     assert result["drafted_by"].keys() >= {"model", "ngram"}  # on a busy machine a model may be late for all rounds
     for source, number in result["drafted_by"].items():
@@ -67,8 +63,7 @@ def test_every_client_has_its_fields(demo: Ended) -> None:
         assert client["num_accepted"] <= client["num_drafted"]
         assert sum(client["drafted_by"].values()) == client["num_drafted"]
         assert 0 < client["goodput"] <= 24  # a round that draws the token of the end brings the text none
-        assert client["tokens_per_s"] > 0
-        assert client["alone_tokens_per_s"] > 0
+        assert min(client["tokens_per_s"], client["alone_tokens_per_s"]) > 0
 
 
 @pytest.mark.essential

@@ -54,7 +54,6 @@ async def test_one_that_never_gets_ready_is_not_waited_for_for_ever() -> None:
 def test_all_are_gone_after_an_exception_even_the_stubborn(monkeypatch: pytest.MonkeyPatch) -> None:
     children: list[Child] = []
     waited_for = iter((1, 2))  # the one that obeys, as long as it takes; then, after the kill, both
-
     wait_for_ends = processes.wait_for_ends
 
     async def wait(running: Sequence[Child], timeout_s: float) -> None:
@@ -81,8 +80,7 @@ def test_a_signal_leaves_nobody_behind(number: signal.Signals) -> None:
     tree = (
         "import asyncio, os, signal, sys\n"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # these tests may run under nohup, which is inherited
-        "from goodspeed.app.demo.processes import run_interruptible\n"
-        "from goodspeed.app.demo.processes import Processes\n"
+        "from goodspeed.app.demo.processes import Processes, run_interruptible\n"
         "async def work():\n"
         "    async with Processes(dict(os.environ)) as processes:\n"
         f"        program = [sys.executable, '-c', {SPEAK + WAIT!r}]\n"

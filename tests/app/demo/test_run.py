@@ -67,15 +67,14 @@ def test_both_ways_ask_the_same_but_for_drafts_and_have_nothing_cached() -> None
 
 def test_a_refusal_and_a_broken_answer_are_told() -> None:
     with serving() as stub:
-        stub.refuse(400, "this model cannot chat")
-        with pytest.raises(ProcessError, match=r"refused a question: 400 .*this model cannot chat"):
-            ask(stub)
-    with serving() as stub:
         stub.body = chunk("Hel") + event({"error": {"message": "out of memory"}})
         with pytest.raises(ProcessError, match="broke off an answer: out of memory"):
             ask(stub)
         stub.body = chunk("Hel")
         with pytest.raises(ProcessError, match="did not finish an answer"):
+            ask(stub)
+        stub.refuse(400, "this model cannot chat")
+        with pytest.raises(ProcessError, match=r"refused a question: 400 .*this model cannot chat"):
             ask(stub)
     with pytest.raises(ProcessError, match="broke off an answer: ConnectError"):
         ask(stub)
@@ -107,15 +106,9 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
     return use
 
 
-def result(view: Listener, log_level: str = "warning") -> list[Run]:
-    told: list[list[Run]] = []
-    asyncio.run(run(CONFIG, clients(CONFIG), view, log_level, told.append))
-    return told[0]
-
-
 def failure(view: Listener, log_level: str = "warning") -> str:
     with pytest.raises(ProcessError) as told:
-        result(view, log_level)
+        asyncio.run(run(CONFIG, clients(CONFIG), view, log_level, lambda runs: None))
     return str(told.value)
 
 
@@ -127,8 +120,9 @@ def test_each_client_asks_its_draft_node_in_every_run(commands: Commands) -> Non
             for stub in (first, second)
         ]
         commands(serves, *drafts)
-        runs = result(view := Listener())
-    assert [each.way for each in runs] == list(ORDER)
+        view, told = Listener(), list[list[Run]]()
+        asyncio.run(run(CONFIG, clients(CONFIG), view, "warning", told.append))
+    assert [each.way for each in told[0]] == list(ORDER)
     for stub, client in zip((first, second), clients(CONFIG), strict=True):
         assert {asked["messages"][0]["content"] for asked in stub.asked} == {client.prompt.text}
         assert [asked["goodspeed"].get("drafter") for asked in stub.asked] == [None, "none", "none", None]

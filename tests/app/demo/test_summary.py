@@ -1,6 +1,7 @@
 """The comparison of runs with drafts and without, by hand."""
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -41,8 +42,7 @@ def test_the_factor_is_the_texts_mean_not_that_of_the_sums() -> None:
             run.answers[0].elapsed_s *= 4
     result = summary.summarize(DemoConfig(), runs)
     assert result["alone"]["speedup"] == pytest.approx(2.0)  # 4 and 1
-    assert "With drafts 2.00 times as fast" in summary.closing(result)
-    assert "all together 1.00 times" in summary.closing(result)
+    assert re.match("With drafts 2.00 times as fast .* all together 1.00 times", summary.closing(result))
 
 
 def test_the_closing_line_says_what_drafts_brought_and_whether_the_texts_are_the_targets() -> None:
@@ -51,8 +51,7 @@ def test_the_closing_line_says_what_drafts_brought_and_whether_the_texts_are_the
         "together 2.00 times (2 and 1 tokens/s). All texts are token for token the target's own."
     )
     slower = summary.closing(summarized(alone_s=4.0, drafts_s=5.0))
-    assert slower.startswith("With drafts 0.80 times as fast as ")
-    assert "; drafting does not pay here. All texts are" in slower
+    assert re.match("With drafts 0.80 times as fast as .*; drafting does not pay here. All texts are", slower)
     equal = summary.closing(summarized(alone_s=4.0, drafts_s=4.01))
     assert equal.startswith("With drafts 1.00 times")
     assert "does not pay" not in equal

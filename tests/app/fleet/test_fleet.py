@@ -40,8 +40,7 @@ class Command:
         return done.stdout if status == 0 else done.stderr
 
     def replicas(self) -> dict[str, dict[str, Any]]:
-        told = json.loads(self("status", "--json"))
-        return {replica["name"]: replica for replica in told["replicas"]}
+        return {replica["name"]: replica for replica in json.loads(self("status", "--json"))["replicas"]}
 
 
 @pytest.fixture

@@ -63,5 +63,4 @@ def make_core(timeout_s: float = 3.0, **options: Any) -> DraftCore:
 
 
 def welcome_of(boot: str, target: str = "t") -> Welcome:
-    """The Welcome of a verify node with this boot id and target."""
     return make_welcome(boot_id=boot.encode().ljust(8, b"-"), target_fingerprint=target)

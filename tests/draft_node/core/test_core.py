@@ -51,8 +51,7 @@ def test_tokens_and_the_end_are_for_the_user_of_the_session(core):
     core.begin(request_of(2), 0.0)
     assert told(core.receive(verdict(2), 1.0)) == [(TWO, Deliver((7,)))]
     last = core.receive(verdict(2, tokens=(8,), base_len=4, finish_reason="stop"), 2.0)
-    assert kinds(last) == [Tell, Close, Tell]
-    assert told(last)[-1] == (TWO, Finish("stop"))
+    assert (kinds(last), told(last)[-1]) == ([Tell, Close, Tell], (TWO, Finish("stop")))
 
 
 def test_who_leaves_closes_the_session_once_and_its_counts_stay(core):
@@ -102,8 +101,8 @@ def test_who_leaves_while_the_line_is_down_closes_the_session_when_it_is_back(co
 
 def test_a_message_that_is_too_large_fails_its_text_only(core):
     core.begin(request_of(2), 0.0)
-    assert core.too_large(ONE, Fail("too_large", "over the limit")) == [Tell(ONE, Fail("too_large", "over the limit"))]
-    assert core.too_large(session_id(9), Fail("too_large", "over the limit")) == []
+    failed = Fail("too_large", "over the limit")
+    assert (core.too_large(ONE, failed), core.too_large(session_id(9), failed)) == ([Tell(ONE, failed)], [])
     assert core.sessions[TWO].state is State.OPENING
     assert core.forget(ONE, 5.0) == []
 

@@ -1,5 +1,7 @@
 """A draft node gives places in turn, with room at the verify node and without."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,16 +16,10 @@ from tests.draft_node.core.scripted import make_core, messages_of
 from tests.fakes import Desk, make_welcome, session_id
 
 WELCOME = make_welcome(context_len=1000)
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("begin"), st.integers(0, 1)),
-        st.tuples(st.just("end"), st.integers(0, 49)),
-        st.tuples(st.just("rooms"), st.integers(0, 5)),
-        st.tuples(st.just("prompt rooms"), st.integers(0, 2)),
-        st.tuples(st.just("wait"), st.sampled_from([0.1, 0.5, 2.0])),
-    ),
-    max_size=30,
-)
+MOST = {"begin": 1, "end": 49, "rooms": 5, "prompt rooms": 2}
+EVENTS: dict[str, Any] = {kind: st.integers(0, most) for kind, most in MOST.items()}
+EVENTS["wait"] = st.sampled_from([0.1, 0.5, 2.0])
+STEPS = st.lists(st.one_of(*(st.tuples(st.just(kind), values) for kind, values in EVENTS.items())), max_size=30)
 
 
 class Node:
@@ -98,8 +94,7 @@ def test_who_comes_first_gets_a_slot_and_the_next_one_when_it_is_free():
     node = Node()
     node.begin(1, 2, 3, 4)
     assert (node.asked, node.core.queue.num_running, node.core.queue.num_waiting) == ([1, 2], 2, 2)
-    actions = node.end(2)
-    assert [type(message) for message in messages_of(actions)] == [Close, OpenSession]
+    assert [type(message) for message in messages_of(node.end(2))] == [Close, OpenSession]
     assert node.asked == [1, 2, 3]
 
 
@@ -120,7 +115,6 @@ def test_a_free_place_goes_to_the_user_who_has_fewest():
 
 @pytest.mark.parametrize("num_slots", [1, 2])
 def test_users_take_turns_where_there_are_fewer_places_than_users(num_slots):
-    """Nobody waits for another user's whole backlog."""
     node = Node(num_slots)
     node.begin(1, 2, 3, 4, 5, user="a")
     node.begin(11, 12, 13, user="b")
@@ -232,17 +226,13 @@ def test_texts_abandoned_at_once_do_not_have_the_draft_node_barred():
     assert session_id(1) in desk.core.sessions
 
 
-def test_texts_that_are_answered_are_opened_without_a_pause():
+def test_texts_that_are_answered_are_opened_without_a_pause_and_others_are_held_back_and_opened_later():
     node = Node(num_slots=50)
     for _ in range(1000):
         node.begin(1)
         node.grow(1)
         node.end(1)
     assert len(node.asked) == 1000
-
-
-def test_texts_that_are_held_back_wait_and_are_opened_later():
-    node = Node(num_slots=50)
     for _ in range(1000):
         node.begin(1)
         if node.core.queue.num_waiting:

@@ -38,12 +38,6 @@ def proposed(session, tokens, **changes):
     return Proposed(ID, session.epoch, session.stream.round, tuple(tokens), **changes)
 
 
-def sent(actions):
-    """The message of the only action."""
-    [action] = actions
-    return action.message
-
-
 @pytest.fixture
 def session():
     session = Session(REQUEST)
@@ -67,26 +61,17 @@ def running(session):
 def test_connect_opens_and_warms_the_draft_model():
     session = Session(REQUEST)
     opened, warm = session.connect(0.0, make_welcome())
-    assert opened == Send(
-        OpenSession(ID, 1, (1, 2, 3), (), Sampling(seed=5), 20, stop_ids=(0,), verification="ratio", max_draft=7)
-    )
+    opening = OpenSession(ID, 1, (1, 2, 3), (), Sampling(seed=5), 20)
+    assert opened == Send(replace(opening, stop_ids=(0,), verification="ratio", max_draft=7))
     assert warm == Propose(REQUEST, 1, 0, (1, 2, 3), 0)
     assert session.state is State.OPENING
     assert session.proposed(proposed(session, [])) == []  # warmed up
 
 
 def test_all_that_the_wire_has_of_a_generation_is_copied():
-    full = replace(
-        REQUEST,
-        num_logprobs=2,
-        num_prompt_logprobs=1,
-        min_tokens=3,
-        drafter="ngram",
-        otherwise="refuse",
-        logit_rules=LogitRules(min_p=0.1),
-        constraint=Constraint("regex", "a"),
-        cache_salt=b"salt",
-    )
+    changes = {"min_tokens": 3, "drafter": "ngram", "otherwise": "refuse", "logit_rules": LogitRules(min_p=0.1)}
+    changes |= {"constraint": Constraint("regex", "a"), "cache_salt": b"salt", "num_logprobs": 2}
+    full = replace(REQUEST, num_prompt_logprobs=1, **changes)
     opening = Text(full).open(1, 0.0, num_hops=0)
     own = {field.name: field.default for field in fields(Generation)}
     shared = {field.name for field in fields(OpenSession)} & own.keys() - {"slo"}  # that gets the time since
@@ -104,12 +89,10 @@ def test_a_verdict_is_delivered_and_drafted_on(running):
 
 @pytest.mark.parametrize("num_before", [0, 1])
 def test_a_verify_node_that_exceeds_max_tokens_ends_the_text(running, num_before):
-    text = [1, 2, 3, 7]
-    most = running.receive(verdict(4 - num_before, text[4 - num_before :] + [8] * 19), 2.0)
+    most = running.receive(verdict(4 - num_before, [7] * num_before + [8] * 19), 2.0)
     assert [len(one.tokens) for one in most if isinstance(one, Deliver)] == [19]
     closed, failed = running.receive(verdict(23 - num_before, [8] * (num_before + 1)), 3.0)
-    assert closed == Send(Close(ID, 1))
-    assert failed.code == "failed"
+    assert (closed, failed.code) == (Send(Close(ID, 1)), "failed")
     assert (running.done, len(running.committed)) == (True, 20)
 
 
@@ -128,7 +111,7 @@ def test_a_gap_is_told_once_however_many_verdicts_are_behind_it(session):
     session.receive(verdict(3, [7]), 1.0)
     told = [session.receive(verdict(base_len, [9]), 1.0) for base_len in range(6, 200)]
     assert [len(actions) for actions in told] == [1] + [0] * 193
-    assert sent(session.tick(1.0 + RESEND_S)) == Ack(ID, 1, 4)
+    assert session.tick(1.0 + RESEND_S) == [Send(Ack(ID, 1, 4))]
     session.receive(verdict(4, [8, 8]), 3.0)
     assert session.receive(verdict(8, [9]), 3.0) == [Send(Ack(ID, 1, 6))], "the next gap"
     session.disconnect()
@@ -272,13 +255,10 @@ def test_opened_again_it_tells_for_how_long_the_first_token_has_been_there():
     assert (again.slo, again.committed) == (Slo(CHAT, 3.0, since_first_s=2.0), (7, 8))
 
 
-def test_where_nothing_is_ever_promised_a_text_that_insists_ends_at_once():
+def test_where_nothing_is_ever_promised_a_text_that_insists_ends_at_once_unless_it_is_under_way():
     session = Session(replace(TIMED, otherwise="refuse"))
     [failed] = session.connect(10.0, make_welcome(promises=False))
     assert (type(failed), failed.code, session.done) == (Fail, "not_promised", True)
-
-
-def test_a_text_that_is_under_way_goes_on_at_a_verify_node_that_promises_nothing():
     session = Session(replace(TIMED, otherwise="refuse"))
     opened(session, 10.0)
     session.receive(verdict(3, [7]), 11.0)
@@ -330,11 +310,8 @@ def test_after_a_new_beginning_only_what_was_measured_counts():
 
 def test_copies_do_not_fill_a_narrow_line():
     """8,000 bytes a draft, 4,000 a second: after 1 s of silence each was repeated, and all took twice as long."""
-    settings = Settings(
-        num_clients=2, num_sessions=4, num_at_once=1, min_tokens=40, stops=0.0, policy="fixed", budget=16
-    )
-    settings = dataclasses.replace(settings, drafted_bytes=500.0, bytes_per_s=(4000.0,), **PAPER)
-    world = World(1, settings)
+    narrow = Settings(num_clients=2, num_sessions=4, num_at_once=1, drafted_bytes=500.0, bytes_per_s=(4000.0,))
+    world = World(1, dataclasses.replace(narrow, min_tokens=40, stops=0.0, policy="fixed", budget=16, **PAPER))
     world.run(150.0)
     sessions = [generation.session for draft in world.drafts for generation in draft.done]
     num_rounds = sum(session.statistics.num_rounds for session in sessions)

@@ -6,6 +6,7 @@ The verify node is true to one text, but may say any part of it at any time, of 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Send
 from draft_node.core.generation import Generation
@@ -107,18 +108,10 @@ class SessionLaws(RuleBasedStateMachine):
 
     def _verdict(self, begin: int, end: int, epoch: int, may_draft: int, *, accepted: bool = False) -> None:
         reason: FinishReason | None = "length" if end == len(TEXT) else None
-        verdict = Verdict(
-            session_id=ID,
-            epoch=epoch,
-            base_len=len(PROMPT) + begin,
-            tokens=TEXT[begin:end],
-            num_verified=(end - begin) * accepted,
-            num_accepted=(end - begin) * accepted,
-            may_draft=may_draft,
-            finish_reason=reason,
-            source="model" if accepted else None,
-            logprobs=None if self.session.request.num_logprobs is None else TOLD[begin:end],
-        )
+        logprobs = None if self.session.request.num_logprobs is None else TOLD[begin:end]
+        tokens, num_accepted = TEXT[begin:end], (end - begin) * accepted
+        verdict = Verdict(ID, epoch, len(PROMPT) + begin, tokens, num_accepted, num_accepted, may_draft, reason)
+        verdict = replace(verdict, source="model" if accepted else None, logprobs=logprobs)
         is_new = begin <= len(self.delivered) < end and self.session.is_open and epoch == self.session.epoch
         self.permitted = may_draft if is_new else self.permitted
         actions = self._take(self.session.receive(verdict, self.now))
@@ -212,9 +205,7 @@ class SessionLaws(RuleBasedStateMachine):
 
     @invariant()
     def there_is_always_something_to_wait_for(self) -> None:
-        if not self.session.is_open:
-            return
-        assert self.session.resend_at <= self.now + MAX_RESEND_S
+        assert not self.session.is_open or self.session.resend_at <= self.now + MAX_RESEND_S
 
 
 TestSessionLaws = SessionLaws.TestCase

@@ -35,9 +35,8 @@ from goodspeed.errors import PromptError, ServiceError
 from goodspeed.serving.api_keys import Keys
 from goodspeed.slo.attainment import Kept
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults, SloTerms
-from goodspeed.wire.messages import Sampling, TokenLogprobs
+from goodspeed.wire.messages import Constraint, Sampling, TokenLogprobs
 from tests.draft_node.service.test_slo_tiers import levels
 
 CONTEXT_LEN = 1000

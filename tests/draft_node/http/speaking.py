@@ -12,8 +12,7 @@ from draft_node.service.output_processor import Begun, Ended, Item, OutputProces
 from draft_node.service.token_text import TokenTexts
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs, encode_chat
-from goodspeed.wire.generation import Constraint
-from goodspeed.wire.messages import TokenLogprobs
+from goodspeed.wire.messages import Constraint, TokenLogprobs
 from tests.chats import QWEN3, ids_of, tokenizer, vocabulary
 from tests.draft_node.http.fake import Api, FakeService
 

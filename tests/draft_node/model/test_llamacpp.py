@@ -7,8 +7,8 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,8 +29,7 @@ from goodspeed.engine.tokenizing.text import num_tokens
 from goodspeed.engine.torch import checkpoints
 from goodspeed.engine.torch.loading import start
 from goodspeed.errors import CheckpointError, ConfigError, MalformedMessage, TransportError
-from goodspeed.wire.generation import LogitRules, TokenBias
-from goodspeed.wire.messages import Sampling
+from goodspeed.wire.generation import LogitRules, Sampling, TokenBias
 from tests import gguf_files, llama_server
 from tests.drafting.test_drafter import run
 from tests.waiting import run_async
@@ -45,14 +44,9 @@ A, B, C, D = 10813, 243, 221, 28  # A to C are one emoji of SmolLM2
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return gguf_files.write("tiny-draft-s", tmp_path_factory.mktemp("gguf") / "tiny-draft-s.gguf")
-
-
-@pytest.fixture(scope="module")
-def running(file: Path) -> Iterator[Server]:
+def running() -> Iterator[Server]:
     """A real one with two slots."""
-    with llama_server.serving(file, 2, 4096) as url:
+    with llama_server.serving(gguf_files.made("tiny-draft-s"), 2, 4096) as url:
         found = connecting.at_url(url, {}, trusted_network=False)
         found.check(VOCABULARY)
         yield found
@@ -76,9 +70,12 @@ def tokens_of(drafter: LlamaDrafter, number: int = 1, **options: Any) -> tuple[i
     return found
 
 
+load = cache(checkpoints.load)
+
+
 def ours(*proposes: Propose) -> Any:
     """Returns what a draft model of our own proposes."""
-    checkpoint = checkpoints.load("tiny-draft-s")
+    checkpoint = load("tiny-draft-s")
     return run(Drafter(checkpoint, start(checkpoint, num_pages=256), max_width=1), *proposes)
 
 
@@ -159,8 +156,9 @@ def test_alternatives_stand_beside_doubtful_tokens(drafter: LlamaDrafter) -> Non
     assert len(places) == len(set(places))
 
 
-def test_no_draft_is_deeper_than_permitted(drafter: LlamaDrafter) -> None:
+def test_no_draft_is_deeper_than_permitted_and_under_the_ratio_rule_there_is_none(drafter: LlamaDrafter) -> None:
     assert len(tokens_of(drafter, length=12, max_depth=3)) == 3
+    assert tokens_of(drafter, 2, verification="ratio") == ()
 
 
 def test_rules_that_need_only_the_likeliest_tokens_apply(drafter: LlamaDrafter) -> None:
@@ -170,10 +168,6 @@ def test_rules_that_need_only_the_likeliest_tokens_apply(drafter: LlamaDrafter) 
     pushed = tokens_of(drafter, 3, sampling=GREEDY, logit_rules=biased)
     assert banned[0] == pushed[0] != plain[0]
     assert tokens_of(drafter, 4, sampling=GREEDY, stop_ids=plain[2:3]) == plain[:3]
-
-
-def test_under_the_ratio_rule_nothing_is_drafted(drafter: LlamaDrafter) -> None:
-    assert tokens_of(drafter, verification="ratio") == ()
 
 
 def test_another_tokenizer_is_refused(running: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,8 +298,7 @@ def fake(answer: Any) -> Iterator[Server]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
         vars(listening)["handle_error"] = lambda *_: None  # the client may hang up
         threading.Thread(target=listening.serve_forever, daemon=True).start()
-        port = listening.server_address[1]
-        found = Server("fake", "127.0.0.1", port, "key")
+        found = Server("fake", "127.0.0.1", listening.server_address[1], "key")
         found.num_slots, found.context_len = 2, 1000
         yield found
         found.close()
@@ -338,12 +331,8 @@ def test_texts_that_take_too_long_together_take_turns(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     ("answer", "tokens"),
-    [
-        (raw(completion(99)), ()),  # beyond the vocabulary
-        (raw(completion(*[7] * 90)), (7, 7, 7)),  # endless
-        (raw({}), ()),
-        (raw({"error": {"message": "too long"}}, 400), ()),
-    ],
+    [(raw(completion(99)), ()), (raw(completion(*[7] * 90)), (7, 7, 7)), (raw({}), ()), (raw({"error": {}}, 400), ())],
+    ids=["beyond the vocabulary", "endless", "no entry", "too long"],
 )
 def test_an_answer_is_cut_and_one_without_tokens_of_the_vocabulary_ends_the_proposal(answer, tokens):
     with fake(lambda: answer) as bad:
@@ -356,14 +345,11 @@ async def test_a_server_that_fails_is_left_alone_and_tried_again(caplog: pytest.
     with fake(lambda: answers[0]) as bad:
         drafting = Drafting(LlamaDrafter(bad, 100))
         assert drafting.want(wanted(length=1), 0.0) is None
-        [given_up] = await drafting.take()
-        assert given_up.tokens == ()
+        assert [given_up.tokens for given_up in await drafting.take()] == [()]
         assert drafting.breaker.num_failures == 1
         del answers[0]
-        later = asyncio.get_running_loop().time() + 60.0
-        assert drafting.want(wanted(length=1), later) is None
-        [proposed] = await drafting.take()
-        assert proposed.tokens == (7,)
+        assert drafting.want(wanted(length=1), asyncio.get_running_loop().time() + 60.0) is None
+        assert [proposed.tokens for proposed in await drafting.take()] == [(7,)]
         drafting.close()
     assert "answers with status 500" in caplog.text
 

@@ -9,16 +9,13 @@ from draft_node.parsing.tool_schemas import arguments_of, types_of
 from goodspeed.constraint import references
 from goodspeed.constraint.references import Resolver
 
+TYPES = {"n": "integer", "x": ["number", "null"], "s": "string", "l": "array", "o": ["object", "null"]}
 SCHEMA: dict[str, Any] = {
     "properties": {
-        "n": {"type": "integer"},
-        "x": {"type": ["number", "null"]},
-        "s": {"type": "string"},
+        **{name: {"type": types} for name, types in TYPES.items()},
         "either": {"anyOf": [{"type": "string"}, {"type": "null"}]},
         "place": {"$ref": "#/$defs/Place"},
         "loop": {"$ref": "#/$defs/Loop"},
-        "l": {"type": "array"},
-        "o": {"type": ["object", "null"]},
         "i": {"enum": [5, 6], "type": "integer"},
         "maybe": {"type": "integer", "nullable": True},
         "name": {"type": "string", "nullable": True},

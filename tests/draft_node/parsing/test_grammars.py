@@ -1,7 +1,9 @@
 """Answers drawn at random under the grammars of calls: all of them are read, and keep their tools' schemas."""
 
 import json
+from contextlib import nullcontext
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -25,23 +27,17 @@ TOKENIZER = tokenizer()
 IDS = {token.content: token_id for token_id, token in TOKENIZER.added_tokens_decoder.items()}
 EOS = IDS["<|im_end|>"]
 GRAMMARS = Constraints(vocabulary())
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "n": {"type": "integer", "minimum": 0, "maximum": 99},
-        "when": {"enum": ["now", "then"]},
-        "place": {"$ref": "#/$defs/Place"},
-    },
+BOOLEAN, INTEGER = {"type": "boolean"}, {"type": "integer"}
+CLOSED: dict[str, Any] = {"type": "object", "additionalProperties": False}
+NUMBER = INTEGER | {"minimum": 0, "maximum": 99}
+SCHEMA = CLOSED | {
+    "properties": {"n": NUMBER, "when": {"enum": ["now", "then"]}, "place": {"$ref": "#/$defs/Place"}},
     "required": ["n", "place"],
-    "additionalProperties": False,
-    "$defs": {"Place": {"type": "object", "properties": {"x": {"type": "boolean"}}, "additionalProperties": False}},
+    "$defs": {"Place": CLOSED | {"properties": {"x": BOOLEAN}}},
 }
-A_TEXT = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
-LOOSE = {
-    "type": "object",
-    "properties": {"b": {"type": "boolean"}, "c": {"type": "array", "maxItems": 0, "uniqueItems": True}},
-    "required": ["b"],
-}
+A_TEXT = CLOSED | {"properties": {"a": {"type": "string"}}}
+EMPTY = {"type": "array", "maxItems": 0, "uniqueItems": True}
+LOOSE = {"type": "object", "properties": {"b": BOOLEAN, "c": EMPTY}, "required": ["b"]}
 TOOLSET = [Tool("weather", SCHEMA, strict=True), Tool("time", LOOSE)]
 SCHEMAS = {tool.name: tool.schema for tool in TOOLSET}
 ENDS = [token for text in ('"', "}", '"}', "]", "\n") for token in ids_of(text)]
@@ -55,7 +51,7 @@ WRONG = {
 """Calls that keep no schema, by markers that some models write as ordinary tokens."""
 NEXT = "</parameter>\n<parameter=n>\nx"
 UNREADABLE = ("a>b", "a\nb", " a", "a ", "")
-OTHER = {"type": "object", "properties": {"s": {"type": "boolean"}}, "additionalProperties": False}
+OTHER = CLOSED | {"properties": {"s": BOOLEAN}}
 NOWHERE = {"$ref": "#/none"}
 
 
@@ -81,9 +77,7 @@ def allowed_after(matcher: Matcher, output: list[int]) -> list[int]:
 
 def drawn(form: GrammarSettings, seed: int, most: int = 400) -> list[int] | None:
     """Tokens that the grammar allows, drawn at random, such that texts come to their end; None where one does not."""
-    rng = np.random.default_rng(seed)
-    matcher = compiled(form)
-    output = list[int]()
+    rng, matcher, output = np.random.default_rng(seed), compiled(form), list[int]()
     for _ in range(most):
         allowed = allowed_after(matcher, output)
         assert allowed
@@ -125,20 +119,15 @@ def parts_of(form: GrammarSettings, tokens: list[int]) -> list[ParsedPart]:
 @pytest.mark.parametrize("formats", ALL.values(), ids=ALL.keys())
 def test_a_call_that_has_to_be_is_there_and_valid(formats: Formats, one_call: bool, opened: ReasoningState) -> None:
     form = GrammarSettings(formats, IDS, opened, is_forced=True, one_call=one_call)
-    num_complete = 0
-    for seed in range(4):
-        tokens = drawn(form, seed)
-        if tokens is None:
-            continue
-        num_complete += 1
+    outputs = [tokens for seed in range(4) if (tokens := drawn(form, seed)) is not None]
+    assert outputs
+    for tokens in outputs:
         parts = parts_of(form, tokens)
         calls = [part for part in parts if isinstance(part, Call)]
-        assert calls
-        assert len(calls) == 1 or not one_call
+        assert len(calls) == 1 or (calls and not one_call)
         assert not [part for part in parts if isinstance(part, Content)]
         for call in calls:
             validate(json.loads(call.arguments), SCHEMAS[call.name])
-    assert num_complete
 
 
 @pytest.mark.parametrize(
@@ -158,14 +147,12 @@ def test_calls_that_have_to_be_end_with_the_targets_stop_strings_too(stops, one_
 @pytest.mark.parametrize("formats", ALL.values(), ids=ALL.keys())
 def test_calls_that_need_not_be_are_valid_where_they_are(formats: Formats, opened: ReasoningState) -> None:
     form = GrammarSettings(formats, IDS, opened)
-    num_calls = 0
-    for seed in range(8):
-        for call in parts_of(form, drawn(form, seed) or []):
-            if isinstance(call, Call):
-                num_calls += 1
-                if call.name == "weather":
-                    validate(json.loads(call.arguments), SCHEMA)
-    assert num_calls
+    parts = [part for seed in range(8) for part in parts_of(form, drawn(form, seed) or [])]
+    calls = [part for part in parts if isinstance(part, Call)]
+    assert calls
+    for call in calls:
+        if call.name == "weather":
+            validate(json.loads(call.arguments), SCHEMA)
 
 
 @pytest.mark.parametrize("ids", [IDS, {}], ids=["tokens", "text"])
@@ -179,22 +166,21 @@ def test_text_spells_no_marker_that_the_parser_would_take(name: str, ids: dict[s
         assert may_end(compiled(form), spelled(text), EOS)
 
 
-@pytest.mark.parametrize("end", ["", "\n</tool_call>", " and\n<tool_call>\n<function=time>\n<parameter=b>\nfalse\n"])
-def test_qwen3_coder_may_leave_out_the_first_marker(end: str) -> None:
+@pytest.mark.parametrize("is_followed", [False, True])
+@pytest.mark.parametrize("end", ["", "\n</tool_call>"])
+def test_qwen3_coder_may_leave_out_the_first_marker(end: str, is_followed: bool) -> None:
     form = GrammarSettings(ALL["qwen3_coder"], IDS)
     text = f"Sure.\n<function=time>\n<parameter=b>\ntrue\n</parameter>\n</function>{end}"
-    text += "</parameter>\n</function>\n</tool_call>" if "false" in end else ""
+    text += f" and\n{written_call('qwen3_coder', 'time', {'b': False})}" if is_followed else ""
     assert is_whole(compiled(form), text)
     calls = [part.arguments for part in parts_of(form, ids_of(text)) if isinstance(part, Call)]
-    assert calls == ['{"b": true}', '{"b": false}'][: len(calls)]
-    assert len(calls) == 1 + ("false" in end)
+    assert calls == ['{"b": true}', *['{"b": false}'] * is_followed]
 
 
 def test_thinking_ends_at_its_token_for_grammar_and_parser() -> None:
     form = GrammarSettings(ALL["hermes"], IDS, "may", content={"type": "integer"})
     for thought in ("the tag </thin", "the tag </think> does not end it"):
-        tokens = [IDS["<think>"], *spelled(thought), IDS["</think>"], *ids_of("7")]
-        assert may_end(compiled(form), tokens, EOS)
+        assert may_end(compiled(form), [IDS["<think>"], *spelled(thought), IDS["</think>"], *ids_of("7")], EOS)
 
 
 @pytest.mark.parametrize(
@@ -214,10 +200,7 @@ def test_content_that_may_be_a_strict_call_is_refused_where_calls_have_no_marker
     form = GrammarSettings(ALL["llama3_json"], IDS, content=content)
     assert grammar(form, [Tool(tool.name, tool.schema) for tool in TOOLSET])
     assert grammar(forced("llama3_json", content=content), TOOLSET)
-    if is_refused:
-        with pytest.raises(ValueError, match="beside strict tools"):
-            grammar(form, TOOLSET)
-    else:
+    with pytest.raises(ValueError, match="beside strict tools") if is_refused else nullcontext():
         assert grammar(form, TOOLSET)
 
 
@@ -239,9 +222,7 @@ HOSTILE = [
 
 def hostile(form: GrammarSettings, seed: int) -> list[int] | None:
     """Tokens that the grammar allows, which spell markers and calls wherever they can; None where they do not end."""
-    rng = np.random.default_rng(seed)
-    matcher = compiled(form)
-    output = list[int]()
+    rng, matcher, output = np.random.default_rng(seed), compiled(form), list[int]()
     while len(output) < 400:
         allowed = allowed_after(matcher, output)
         if len(output) > 150 or rng.random() < 0.05:
@@ -362,30 +343,22 @@ def test_names_that_could_not_be_read_again_are_left_out_of_tools_that_are_not_s
     assert loose.count("<parameter=") == 1
 
 
-TREE: dict[str, Any] = {
-    "type": "object",
-    "properties": {"n": {"type": "integer"}, "next": {"$ref": "#"}},
-    "required": ["n"],
-    "additionalProperties": False,
-}
+TREE = CLOSED | {"properties": {"n": INTEGER, "next": {"$ref": "#"}}, "required": ["n"]}
+A_AND_B = {"properties": {"a": INTEGER, "b": {"$ref": "#/properties/a"}}, "required": ["b"]}
 REFERRING: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "the whole": (TREE, {"n": 1, "next": {"n": 2, "next": {"n": 3}}}, {"n": 1, "next": {"next": {"n": 2}}}),
-    "another property": (
-        {"properties": {"a": {"type": "integer"}, "b": {"$ref": "#/properties/a"}}, "required": ["b"]},
-        {"b": 1},
-        {"b": {}},
-    ),
+    "another property": (A_AND_B, {"b": 1}, {"b": {}}),
     "a definition within one": (
         {
             "properties": {"a": {"$ref": "#/definitions/x/$defs/y"}},
-            "definitions": {"x": {"type": "null", "$defs": {"y": {"type": "integer"}}}},
+            "definitions": {"x": {"type": "null", "$defs": {"y": INTEGER}}},
         },
         {"a": 1},
         {"a": None},
     ),
     "a property named so": (
         {
-            "properties": {"$ref": {"type": "integer"}, "c": {"const": NOWHERE}, "d": {"enum": [{"$ref": 1}]}},
+            "properties": {"$ref": INTEGER, "c": {"const": NOWHERE}, "d": {"enum": [{"$ref": 1}]}},
             "required": ["$ref", "c", "d"],
             "default": NOWHERE,
             "examples": [NOWHERE],
@@ -485,18 +458,12 @@ def test_tools_that_are_not_strict_have_any_parameters_beside_strict_ones() -> N
 
 @pytest.mark.parametrize("name", ["qwen3_coder", "hermes"])
 def test_a_grammar_is_given_up_as_soon_as_it_is_too_long(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[int] = []
-
-    def dumped(schema: Any) -> str:
-        written.append(len(json.dumps(schema)))
-        return json.dumps(schema)
-
-    monkeypatch.setattr("draft_node.parsing.grammars._dumped", dumped)
+    monkeypatch.setattr("draft_node.parsing.grammars._dumped", dumped := Mock(side_effect=json.dumps))
     parameters = {f"p{i}": {"$ref": "#/$defs/A"} for i in range(1000)}
     schema = {"properties": parameters, "$defs": {"A": {"type": "integer", "enum": [*range(4000)]}}}
     with pytest.raises(ValueError, match="more than 65536 characters"):
         grammar(forced(name), [Tool(f"f{i}", schema) for i in range(9)])
-    assert sum(written) < 3 * MAX_CHARS
+    assert sum(len(json.dumps(call.args[0])) for call in dumped.call_args_list) < 3 * MAX_CHARS
     many = {"properties": {f"p{i}": {"type": "string"} for i in range(3000)}}
     with pytest.raises(ValueError, match="too long"):
         grammar(forced(name), [Tool("f", many)])

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from draft_node.parsing.formats import TOOLS, Call, Content, Formats, ThinkingFormat
 from tests.draft_node.parsing.texts import ALL, CASES, HERMES, Case, parse
 
-OF_FORMATS = {marker for formats in ALL.values() for marker in formats.markers}
-MARKERS = sorted(OF_FORMATS | {"{", "<parameter=a>", "</parameter>", "</function>"})
+MARKERS = sorted({marker for formats in ALL.values() for marker in formats.markers})
 CALLS = ['{"name": "f", "arguments": {}}', '{"name":"g","parameters":{"a":"</tool_call>"}}']
 PIECES = st.one_of(
-    st.sampled_from([*MARKERS, *CALLS, "f", "\n", " "]),
+    st.sampled_from([*MARKERS, *CALLS, "{", "<parameter=a>", "</parameter>", "</function>", "f", "\n", " "]),
     st.text(max_size=6),
     st.text('<>/{}[]"\\: \nthinkTOOL_CALARGSfuncio=;', max_size=12),
 )
@@ -44,14 +43,12 @@ def bare(text: str, thinking: ThinkingFormat | None) -> str:
 def test_parts_of_a_text_in_every_chunking(case: Case) -> None:
     whole = parse(case.formats, case.text, is_thinking=case.is_thinking)
     assert whole == case.parts
-    chars = tuple(case.text)
-    chunkings = [*all_cuts(case.tokens), list(chars)]
-    chunkings += [
-        [case.text[:i], case.text[i:j], case.text[j:]] for i in range(0, len(chars), 3) for j in range(i, len(chars), 5)
-    ]
-    chunkings += [[case.text[:i], case.text[i:]] for i in range(1, len(chars))]
+    text, size = case.text, len(case.text)
+    chunkings = [*all_cuts(case.tokens), list(text)]
+    chunkings += [[text[:i], text[i:j], text[j:]] for i in range(0, size, 3) for j in range(i, size, 5)]
+    chunkings += [[text[:i], text[i:]] for i in range(1, size)]
     for pieces in chunkings:
-        assert "".join(pieces) == case.text
+        assert "".join(pieces) == text
         assert parse(case.formats, *pieces, is_thinking=case.is_thinking) == whole
 
 
@@ -101,10 +98,6 @@ def test_deep_and_odd_json_is_content(body: str) -> None:
     assert parse(HERMES, text) == [Content(text)]
 
 
-def nested(num_levels: int) -> str:
-    return '{"all": ' + "[" * (num_levels - 1) + "]" * (num_levels - 1) + "}"
-
-
 @pytest.mark.parametrize(
     ("formats", "call"),
     [
@@ -115,13 +108,13 @@ def nested(num_levels: int) -> str:
     ],
 )
 def test_arguments_that_parsers_of_json_refuse_are_content(formats: Formats, call: str) -> None:
-    def written(num_levels: int) -> str:
-        arguments = nested(num_levels)
-        value = arguments.removeprefix('{"all": ').removesuffix("}")
+    def written(num_levels: int, call: str = call) -> str:
+        value = "[" * (num_levels - 1) + "]" * (num_levels - 1)
+        arguments = f'{{"all": {value}}}'
         told = call.replace("ARGUMENTS", arguments).replace("QUOTED", arguments.replace('"', '\\"'))
         return told.replace("VALUE", value)
 
-    assert parse(formats, written(32)) == [Call("f", nested(32))]
+    assert parse(formats, written(32)) == [Call("f", written(32, "ARGUMENTS"))]
     for num_levels in (33, 129, 270):
         assert parse(formats, written(num_levels)) == [Content(written(num_levels))]
     for num_levels in range(900, 1000, 5):  # as deep as Python's own parser and writer go

@@ -10,20 +10,14 @@ LLAMA = Formats(None, TOOLS["llama3_json"])
 MISTRAL = Formats(THINKING["mistral"], TOOLS["mistral"])
 ALL = {"hermes": HERMES, "qwen3_coder": CODER, "llama3_json": LLAMA, "mistral": MISTRAL}
 
+TYPES = {"n": "integer", "x": "number", "on": "boolean", "code": "string", "all": "array"}
+PROPERTIES: dict[str, object] = {
+    **{name: {"type": kind} for name, kind in TYPES.items()},
+    "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+    "place": {"$ref": "#/$defs/Place"},
+}
 SCHEMAS = {
-    "f": {
-        "type": "object",
-        "properties": {
-            "n": {"type": "integer"},
-            "x": {"type": "number"},
-            "on": {"type": "boolean"},
-            "code": {"type": "string"},
-            "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
-            "all": {"type": "array"},
-            "place": {"$ref": "#/$defs/Place"},
-        },
-        "$defs": {"Place": {"type": "object"}},
-    },
+    "f": {"type": "object", "properties": PROPERTIES, "$defs": {"Place": {"type": "object"}}},
     "g": {"type": "object", "properties": {}},
 }
 

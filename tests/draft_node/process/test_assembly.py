@@ -8,6 +8,7 @@ from draft_node.config import DraftConfig
 from draft_node.core.actions import Connected
 from draft_node.core.generation import Generation
 from draft_node.process import assembly
+from draft_node.process.daemon import DraftDaemon
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import CheckpointError
 from goodspeed.wire.handshake import VERSION, Welcome
@@ -19,18 +20,18 @@ VOCABULARY = tokenizer_folder.load("tiny-target")
 BOOT = b"aaaaaaaa"
 
 
+def built(config: DraftConfig) -> DraftDaemon:
+    return assembly.build(config, assembly.load(config), MemoryNetwork().connect_draft(BOOT), BOOT)
+
+
 def test_a_node_without_a_model_says_so() -> None:
-    line = MemoryNetwork().connect_draft(BOOT)
-    daemon = assembly.build(DraftConfig(model="none", tokenizer="tiny-target"), VOCABULARY, line, BOOT)
-    assert daemon.link.hello.draft_model == ""
+    assert built(DraftConfig(model="none", tokenizer="tiny-target")).link.hello.draft_model == ""
 
 
 @pytest.mark.parametrize("is_gguf", [False, True])
 @pytest.mark.parametrize(("model", "num_parallel"), [("tiny-draft-s", 1), ("tiny-draft-p", 8)])
 def test_sessions_know_how_much_the_model_drafts_in_one_pass(model: str, num_parallel: int, *, is_gguf: bool) -> None:
-    config = DraftConfig(model=gguf_files.made(model) if is_gguf else model)
-    line = MemoryNetwork().connect_draft(BOOT)
-    daemon = assembly.build(config, assembly.load(config), line, BOOT)
+    daemon = built(DraftConfig(model=gguf_files.made(model) if is_gguf else model))
     request = Generation(bytes(16), (1, 2), Sampling(), max_tokens=5)
     daemon.core.begin(request, 0.0)
     assert daemon.core.sessions[request.session_id].num_parallel == num_parallel
@@ -57,8 +58,7 @@ def test_a_gguf_file_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_model_drafts_within_the_vocabularies_of_both_models() -> None:
-    config = DraftConfig(model="tiny-draft-s")
-    daemon = assembly.build(config, assembly.load(config), MemoryNetwork().connect_draft(BOOT), BOOT)
+    daemon = built(DraftConfig(model="tiny-draft-s"))
     for targets, shared in ((100, 100), (5000, VOCABULARY.num_tokens)):
         daemon._connected(Connected(Welcome(VERSION, BOOT, "t", targets, 200, 1 << 20, 1.0, 6.0)))
         assert daemon.drafter.num_tokens == shared

@@ -13,12 +13,8 @@ ENDPOINT = "tcp://127.0.0.1:5555"
 
 def look(connection, away_s=None, trouble=None, *, target=("", ""), endpoint=ENDPOINT):
     """Returns what is said; "" for nothing. away_s: None: the verify node is there."""
-    link: Any = SimpleNamespace(
-        connected=away_s is None,
-        away_s=lambda _: away_s,
-        trouble=trouble,
-        welcome=SimpleNamespace(target=target[0], target_fingerprint=target[1]),
-    )
+    welcome = SimpleNamespace(target=target[0], target_fingerprint=target[1])
+    link: Any = SimpleNamespace(connected=away_s is None, away_s=lambda _: away_s, trouble=trouble, welcome=welcome)
     said = connection.look(link, endpoint, 0.0)
     return said.text % said.values if said is not None else ""
 

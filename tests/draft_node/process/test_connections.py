@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 from draft_node.core.verify_nodes import Address
 from draft_node.process.connections import Connection, Connections, ConnectTo
 from goodspeed.errors import MessageTooLarge, TransportError
-from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.handshake import Heartbeat, Leave
 from goodspeed.wire.messages import UpMessage
@@ -88,12 +88,9 @@ async def test_a_reconnection_drops_what_waits_and_the_message_that_the_old_conn
 
 @run_async
 async def test_an_error_that_cannot_be_handled_ends_the_task() -> None:
-    def failed(message: UpMessage, error: Exception) -> None:
-        raise error
-
     channel: Any = Channel()
     channel.error = MessageTooLarge("too large")
-    connection = Connection(channel, failed)
+    connection = Connection(channel, Mock(side_effect=channel.error))
     connection.put(FIRST)
     with pytest.raises(MessageTooLarge):
         await connection.run()
@@ -126,14 +123,10 @@ async def test_a_message_that_cannot_be_sent_is_told_of_and_the_next_is_tried(er
 # -- the connections of all links --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".b"])
-def test_a_name_that_is_none_is_a_named_error(host: str) -> None:
+@pytest.mark.parametrize(("host", "key"), [("a..b", "abc"), ("x" * 64 + ".b", "~" * 40)])
+def test_a_name_or_a_key_that_is_none_is_a_named_error(host: str, key: str) -> None:
     with pytest.raises(TransportError, match="cannot be resolved"):
         parse_endpoint(f"tcp://{host}:1", True, "connecting")
-
-
-@pytest.mark.parametrize("key", ["abc", "~" * 40])
-def test_a_key_that_is_none_is_a_named_error(key: str) -> None:
     with pytest.raises(TransportError, match="address or key"):
         connect_draft("tcp://127.0.0.1:1", keys=ClientKeys(new_pair("a"), key))
 
@@ -158,11 +151,7 @@ async def two_links(
 async def test_a_channel_that_cannot_be_made_is_told_and_the_others_go_on(error: Exception) -> None:
     network, told = MemoryNetwork(), list[tuple[int, Exception]]()
     verify = network.bind_verify()
-
-    async def connect(address: Address) -> DraftChannel:
-        raise error
-
-    async with two_links(network, connect, lambda *why: told.append(why)) as connections:
+    async with two_links(network, AsyncMock(side_effect=error), lambda *why: told.append(why)) as connections:
         while not told:  # the message waits, and is dropped
             await asyncio.sleep(0)
         connections.put(0, SECOND)
@@ -175,11 +164,7 @@ async def test_a_channel_that_cannot_be_made_is_told_and_the_others_go_on(error:
 async def test_the_traffic_of_a_closing_channel_stays_counted() -> None:
     network = MemoryNetwork()
     verify = network.bind_verify()
-
-    async def connect(address: Address) -> DraftChannel:
-        return network.connect_draft(b"b")
-
-    async with two_links(network, connect) as connections:
+    async with two_links(network, AsyncMock(return_value=network.connect_draft(b"b"))) as connections:
         await arrival(verify)
         connections.disconnect(1)
         assert connections.traffic.num_sent == 1

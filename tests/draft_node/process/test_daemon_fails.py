@@ -1,7 +1,9 @@
 """What raises in a draft node ends one text by name, and neither the others nor the node; and a node's end in order."""
 
 import asyncio
+from itertools import chain, repeat
 from typing import Any
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 
@@ -71,8 +73,7 @@ async def test_a_message_that_fails_ends_its_text_and_no_other(monkeypatch, capl
     await daemon.connected.wait()
     first, second = await asyncio.gather(told(daemon, 1), told(daemon, 2))
     [failed] = first
-    assert isinstance(failed, Fail)
-    assert failed.code == "failed"
+    assert (type(failed), failed.code) == (Fail, "failed")
     assert "ZeroDivisionError" in failed.what
     assert isinstance(second[-1], Finish)
     assert not daemon.core.sessions
@@ -90,22 +91,15 @@ async def test_looks_around_that_fail_end_the_node_only_again_and_again(times, m
     answering = asyncio.create_task(verify_node(network.bind_verify()))
     daemon, serving = start(network)
     await daemon.connected.wait()
-    tick, num_raised = daemon.core.tick, 0
-
-    def fails(now: float) -> Any:
-        nonlocal num_raised
-        if num_raised < times:
-            num_raised += 1
-            raise ZeroDivisionError("by zero")
-        return tick(now)
-
-    monkeypatch.setattr(daemon.core, "tick", fails)
+    errors = [ZeroDivisionError("by zero")] * times
+    tick = Mock(wraps=daemon.core.tick, side_effect=chain(errors, repeat(DEFAULT)))
+    monkeypatch.setattr(daemon.core, "tick", tick)
     if times > 2:
         with pytest.RaisesGroup(NodeFailed):
             await serving
-        assert num_raised == 3
+        assert tick.call_count == 3
     else:
-        await until(lambda: num_raised)
+        await until(lambda: tick.called)
         assert isinstance((await told(daemon, 1))[-1], Finish)
         await stop(serving)
     answering.cancel()
@@ -125,8 +119,7 @@ async def test_leaves_with_a_word_and_has_nothing_to_say_to_a_verify_node_that_i
         verify.send(peer_name(BOOT), make_core().welcome)
         await daemon.connected.wait()
     await stop(serving)
-    said = [received.message for received in verify.arriving()]
-    assert said[-1:] == [Leave()] * is_there
+    assert [received.message for received in verify.arriving()][-1:] == [Leave()] * is_there
 
 
 @run_async
@@ -135,7 +128,6 @@ async def test_a_text_is_told_that_the_verify_node_is_away_when_the_node_gives_u
     network.bind_verify()
     daemon, serving = start(network)
     daemon.core.connect_timeout_s = 0.5
-    told = [item async for item in daemon.generate(Generation(bytes(16), (1,), Sampling(), 5))]
-    assert [getattr(item, "code", None) for item in told] == ["verify_away"]
+    assert [getattr(item, "code", None) for item in await told(daemon, 1)] == ["verify_away"]
     with pytest.raises(TransportError, match="has been away"):
         await serving

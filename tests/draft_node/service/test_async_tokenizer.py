@@ -4,6 +4,7 @@ import asyncio
 import copy
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 from unittest.mock import Mock
 
@@ -121,10 +122,8 @@ async def test_a_prompt_with_a_token_that_the_target_lacks_is_refused_by_name() 
     service = Service(daemon, vocabulary, max_waiting=1)
     daemon.link.welcome.vocab_size = pad = vocabulary.num_tokens
     assert max(await service.tokenizer.encode("a text", "")) < pad
-    for encoding in (
-        service.tokenizer.encode("a[PAD]", ""),
-        service.tokenizer.encode_chat([{"role": "user", "content": "[PAD]"}], ""),
-    ):
+    chat = [{"role": "user", "content": "[PAD]"}]
+    for encoding in (service.tokenizer.encode("a[PAD]", ""), service.tokenizer.encode_chat(chat, "")):
         with pytest.raises(PromptError, match=rf"token {pad} \('\[PAD\]'\) is none of the model's"):
             await encoding
     daemon.link.welcome = None
@@ -138,10 +137,7 @@ async def test_control_tokens_of_users_are_refused_where_the_node_is_told_to() -
         async_tokenizer = AsyncTokenizer(chats.tokenizer(), lambda: 1 << 31, refuses_control_tokens=refuses)
         assert await async_tokenizer.encode_chat([{"role": "user", "content": "a"}], "")
         encoding = async_tokenizer.encode_chat([{"role": "user", "content": "a<|im_end|>"}], "")
-        if refuses:
-            with pytest.raises(PromptError, match="spells the control token"):
-                await encoding
-        else:
+        with pytest.raises(PromptError, match="spells the control token") if refuses else nullcontext():
             assert await encoding
         assert await async_tokenizer.encode("<|im_start|>user a<|im_end|>", ""), "a prompt is the client's own template"
         async_tokenizer.close()

@@ -1,7 +1,7 @@
 """A node knows what its chat template supports, and the settings that it is given."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -23,7 +23,6 @@ WITHOUT = """\
     {%- if m.role == 'system' %}{{- raise_exception('no system here') }}{%- endif %}
     {{- m.role + ':' + m.content + ';' }}
 {%- endfor %}"""
-REFUSES_ALL = "{{- raise_exception('never') }}"
 
 
 def test_special_tokens_that_are_no_markers_are_hidden() -> None:
@@ -80,7 +79,7 @@ def test_prompts_that_open_the_thinking() -> None:
         (QWEN3, "first"),  # it leaves out later ones without a word
         (STRICT, "first"),
         (WITHOUT, "none"),
-        (REFUSES_ALL, "any"),
+        ("{{- raise_exception('never') }}", "any"),
         (None, "any"),
     ],
 )
@@ -122,15 +121,8 @@ def test_no_message_of_the_system_is_lost(turns: str, first: str, none: str) -> 
 @pytest.mark.parametrize(("system", "most"), [("first", 100), ("none", 101)])
 def test_messages_of_the_system_at_the_beginning_are_joined_once(system, most, monkeypatch):
     """Joining them one by one would copy all of them for each."""
-    num_joined: list[int] = []
-
-    def counted(message: Mapping[str, Any], texts: Sequence[str]) -> Mapping[str, Any]:
-        num_joined.append(len(texts))
-        return joined(message, texts)
-
-    joined = chat_support._joined
-    monkeypatch.setattr(chat_support, "_joined", counted)
+    monkeypatch.setattr(chat_support, "_joined", joined := Mock(wraps=chat_support._joined))
     turns = [{"role": "system", "content": str(i)} for i in range(100)]
     [shown, *_] = ChatSupport(system=system).shown([*turns, {"role": "user", "content": "u"}], NOTHING)[0]
     assert shown["content"].startswith("0\n\n1\n\n")
-    assert num_joined == [most]
+    assert [len(call.args[1]) for call in joined.call_args_list] == [most]

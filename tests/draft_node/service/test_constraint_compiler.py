@@ -3,8 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,8 +15,7 @@ from goodspeed.drafting.draft_model import DraftModel
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.unfinished_proposal import UnfinishedProposal
 from goodspeed.errors import Busy, ConstraintError, ProcessError, ServiceError
-from goodspeed.wire.generation import Constraint
-from goodspeed.wire.messages import Sampling
+from goodspeed.wire.generation import Constraint, Sampling
 from tests.constraint.babbler import VOCABULARY
 from tests.fakes import session_id
 from tests.waiting import run_async, until
@@ -38,12 +36,8 @@ def masks(constraints: Constraints, request: Generation) -> bool:
     """True if the draft model finds the form, without compiling anything."""
     job = UnfinishedProposal(Propose(request, 1, 0, request.prompt, 1), 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grammars, "compiled_matcher", _refuse)
+        patch.setattr(grammars, "compiled_matcher", Mock(side_effect=ConstraintError("not compiled here")))
         return Idle(constraints)._allowed(job, ()) is not None
-
-
-def _refuse(constraint: Constraint, table: object) -> None:
-    raise ConstraintError("not compiled here")
 
 
 @pytest.fixture
@@ -90,20 +84,17 @@ async def test_a_text_neither_waits_for_its_form_nor_leaves_it_behind(
     assert constraints.holders == []
 
 
-def test_what_does_not_pass_its_trial_is_refused_with_the_reason() -> None:
-    tried: Any = SimpleNamespace(problem=lambda constraint: "compiling it takes too much time")
-    compiler = ConstraintCompiler(Constraints(VOCABULARY, tried))
-    with pytest.raises(ConstraintError, match="takes too much time"):
-        asyncio.run(compiler.check(FORM, "alice"))
-    compiler.close()
-
-
-def test_that_nothing_can_be_compiled_is_no_constraints_fault() -> None:
-    def problem(_: Constraint) -> None:
-        raise ProcessError("the process does not start")
-
-    compiler = ConstraintCompiler(Constraints(VOCABULARY, cast("Any", SimpleNamespace(problem=problem))))
-    with pytest.raises(ServiceError, match="the process does not start"):
+@pytest.mark.parametrize(
+    ("problem", "error"),
+    [
+        (Mock(return_value="it takes too much time"), ConstraintError("it takes too much time")),
+        (Mock(side_effect=ProcessError("it does not start")), ServiceError("", "it does not start")),
+    ],
+    ids=["too costly", "no process"],
+)
+def test_what_does_not_pass_its_trial_is_refused_and_that_none_can_be_made_is_no_constraints_fault(problem, error):
+    compiler = ConstraintCompiler(Constraints(VOCABULARY, Mock(problem=problem)))
+    with pytest.raises(type(error), match=str(error)):
         asyncio.run(compiler.check(FORM, "alice"))
     compiler.close()
 
@@ -112,10 +103,7 @@ def test_that_nothing_can_be_compiled_is_no_constraints_fault() -> None:
 async def test_where_too_much_of_a_user_waits_the_text_is_drafted_without_its_form(
     compiler: ConstraintCompiler, constraints: Constraints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def busy(*_: object) -> None:
-        raise Busy("busy", "too much waits")
-
-    monkeypatch.setattr(compiler._turns, "run", busy)
+    monkeypatch.setattr(compiler._turns, "run", Mock(side_effect=Busy("busy", "too much waits")))
     async with compiler.held(request(1, "alice")):
         assert not masks(constraints, request(1, "alice"))
 

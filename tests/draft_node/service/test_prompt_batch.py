@@ -30,7 +30,6 @@ from tests.fakes import make_welcome
 from tests.waiting import run_async
 
 EOS_IDS = (7, 11)
-CONTEXT_LEN = 2048
 
 
 @cache
@@ -52,7 +51,7 @@ class FakeDaemon:
         self._barrier = asyncio.Barrier(at_once)
 
     def connect(self) -> "FakeDaemon":
-        terms = {"vocab_size": 4096, "target_fingerprint": "one", "eos_ids": EOS_IDS, "context_len": CONTEXT_LEN}
+        terms = {"vocab_size": 4096, "target_fingerprint": "one", "eos_ids": EOS_IDS, "context_len": 2048}
         self.link.welcome, self.link.connected = make_welcome(**terms), True
         self.connected.set()
         return self
@@ -81,10 +80,12 @@ def run(batch: PromptBatch) -> dict[int, dict[str, Any]]:
     return {row["index"]: row for row in batch.results}
 
 
-@pytest.mark.parametrize(("options", "num_tokens"), [({}, 150), ({"max_tokens": 4}, 4)])
-def test_how_long_a_prompts_text_may_be(options: dict[str, int], num_tokens: int) -> None:
-    batch = make_batch(FakeDaemon().connect(), [], **options)
-    assert asyncio.run(batch.generation(Prompt("hi"))).max_tokens == num_tokens
+def test_how_long_a_prompts_text_may_be_and_how_it_is_sampled() -> None:
+    options: list[dict[str, Any]] = [{}, {"max_tokens": 4, "sampling": "temperature=0.3,top_k=9"}]
+    batches = [make_batch(FakeDaemon().connect(), [], **each) for each in options]
+    short, as_told = (asyncio.run(batch.generation(Prompt("hi"))) for batch in batches)
+    assert (short.max_tokens, as_told.max_tokens) == (150, 4)
+    assert (as_told.sampling.temperature, as_told.sampling.top_k) == (0.3, 9)
 
 
 @run_async
@@ -139,18 +140,11 @@ async def test_who_leaves_closes_what_is_generated_and_tells_what_is_unfinished(
     assert daemon.num_active == 0
     unfinished = {0: "one", 1: "two", 2: "three"}
     assert batch.unfinished == unfinished
-    batch.give_up("interrupted", "told to stop")
     error = {"code": "interrupted", "what": "told to stop"}
-    assert batch.results == [{"index": i, "prompt": text, "error": error} for i, text in unfinished.items()]
+    for code, what in (("interrupted", "told to stop"), ("closed", "nothing is left to say")):
+        batch.give_up(code, what)
+        assert batch.results == [{"index": i, "prompt": text, "error": error} for i, text in unfinished.items()]
     assert batch.num_failed == 3
-    batch.give_up("closed", "nothing is left to say")
-    assert len(batch.results) == 3
-
-
-def test_prompts_are_sampled_as_the_operator_says() -> None:
-    daemon = FakeDaemon().connect()
-    run(make_batch(daemon, [Prompt(" The river runs")], sampling="temperature=0.3,top_k=9"))
-    assert (daemon.served[0].sampling.temperature, daemon.served[0].sampling.top_k) == (0.3, 9)
 
 
 @pytest.mark.parametrize("host", ["edge-1.example", "Ana's laptop", "", "x" * 200])

@@ -20,8 +20,7 @@ from draft_node.service.service import Service
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
-from goodspeed.wire.generation import Constraint
-from goodspeed.wire.messages import Sampling
+from goodspeed.wire.generation import Constraint, Sampling
 from tests.memory_network import MemoryNetwork
 from tests.together.cluster.cluster import alone, load, prompt_ids
 from tests.waiting import run_async, until
@@ -31,8 +30,6 @@ from verify_node.process.daemon import VerifyDaemon
 
 pytestmark = pytest.mark.nodes
 
-AWAY = r"the verify node has been away for \d+ s; ask again later"
-SHUT_OUT = r"the verify node has not let this draft node in for \d+ s; ask again later"
 ADDRESS = "tcp://10.9.8.7:5555"
 GREEDY = Sampling(temperature=0.0)
 
@@ -82,13 +79,9 @@ async def edge(*, max_waiting: int = 8, connected: bool = True, **options: Any) 
         await asyncio.gather(*serving, return_exceptions=True)
 
 
-def generation(index: int = 0, max_tokens: int = 24, sampling: Sampling = GREEDY, **options: Any) -> Generation:
-    return generation_of(prompt_ids(index), sampling, max_tokens, **options)
-
-
-def generation_of(prompt: tuple[int, ...], sampling: Sampling, max_tokens: int, **options: Any) -> Generation:
-    options = {"stop_ids": load("tiny-target").eos_ids, **options}
-    return Generation(secrets.token_bytes(16), prompt, sampling, max_tokens, asked_at=time.monotonic(), **options)
+def generation(index: int = 0, max_tokens: int = 24, **options: Any) -> Generation:
+    of_all: Any = {"prompt": prompt_ids(index), "stop_ids": load("tiny-target").eos_ids, "asked_at": time.monotonic()}
+    return Generation(secrets.token_bytes(16), sampling=GREEDY, max_tokens=max_tokens, **of_all | options)
 
 
 def endless() -> Generation:
@@ -125,8 +118,7 @@ async def test_cancelled_at_any_point_nothing_is_lost() -> None:
         assert {type(one) for one in done} == {tuple, asyncio.CancelledError}
         await here.until_free()
         assert here.daemon.core.queue.num_waiting == 0
-        texts = [write(here.service, generation(i)) for i in range(4)]
-        everybody = asyncio.gather(*texts)
+        everybody = asyncio.gather(*[write(here.service, generation(i)) for i in range(4)])
         await until(lambda: here.daemon.core.queue.num_running == 2 and here.daemon.core.queue.num_waiting == 2)
         assert await everybody == [expected(i) for i in range(4)]
 
@@ -150,44 +142,33 @@ async def test_cancelled_again_while_the_line_is_busy() -> None:
 
 
 @run_async
-async def test_few_wait_and_the_first_is_served_first() -> None:
-    async with edge(max_sessions=1, max_waiting=2) as here:
-        order: list[int] = []
-
-        async def user(number: int) -> None:
-            async with aclosing(here.service.write(generation(max_tokens=8))) as pieces:
-                order.extend([number async for piece in pieces if isinstance(piece, Ended)])
-
-        first, second, third = (asyncio.create_task(user(number)) for number in range(3))
-        await until(lambda: here.daemon.core.queue.num_waiting == 2)
-        with pytest.raises(Busy, match="1 texts are running and 2 wait, 2 of them your own; at most 2"):
-            await user(3)
-        second.cancel()
-        await until(lambda: here.daemon.core.queue.num_waiting == 1)
-        fourth = asyncio.create_task(user(4))
-        await asyncio.gather(first, third, fourth)
-        assert order == [0, 2, 4]
-        assert here.service.stats.failed == {"busy": 1}
-
-
-@run_async
 async def test_a_user_with_many_texts_is_refused_and_another_is_served_next() -> None:
+    """A text that is cancelled makes room for one more."""
     async with edge(max_sessions=1, max_waiting=2) as here:
         order: list[str] = []
 
-        async def user(name: str) -> None:
-            async with aclosing(here.service.write(generation(max_tokens=8, user=name))) as pieces:
+        async def write_one(name: str) -> None:
+            what = generation(max_tokens=8, user=name[0])
+            async with aclosing(here.service.write(what)) as pieces:
                 order.extend([name async for piece in pieces if isinstance(piece, Ended)])
 
-        many = [asyncio.create_task(user("a")) for _ in range(3)]
-        await until(lambda: here.daemon.core.queue.num_waiting == 2)
-        other = asyncio.create_task(user("b"))
-        await until(lambda: here.daemon.core.queue.num_waiting == 3)
+        def begun(name: str) -> "asyncio.Task[None]":
+            return asyncio.create_task(write_one(name))
+
+        queue, (first, second, third) = here.daemon.core.queue, map(begun, ("a1", "a2", "a3"))
+        await until(lambda: queue.num_waiting == 2)
+        with pytest.raises(Busy, match="1 texts are running and 2 wait, 2 of them your own; at most 2"):
+            await write_one("a4")
+        second.cancel()
+        await until(lambda: queue.num_waiting == 1)
+        fifth, other = begun("a5"), begun("b1")
+        await until(lambda: queue.num_waiting == 3)
         what = "1 texts are running and 3 wait, 2 of them your own; at most 1 of yours may wait now; ask again later"
         with pytest.raises(Busy, match=f"^{what}$"):
-            await user("a")
-        await asyncio.gather(*many, other)
-        assert order == ["a", "b", "a", "a"]
+            await write_one("a6")
+        await asyncio.gather(first, third, fifth, other)
+        assert order == ["a1", "b1", "a3", "a5"]
+        assert here.service.stats.failed == {"busy": 2}
 
 
 @run_async
@@ -206,7 +187,7 @@ async def test_without_a_verify_node() -> None:
         assert here.service.context_len == 0
         longest = max(map(len, load("tiny-draft-s").tokenizer.get_vocab()))
         assert here.service.max_chars == here.daemon.drafter.context_len * longest  # what is known until then
-        with pytest.raises(VerifyAway, match=rf"\A{AWAY}\Z"):
+        with pytest.raises(VerifyAway, match=r"\Athe verify node has been away for \d+ s; ask again later\Z"):
             await write(here.service, generation())
         serving = asyncio.create_task(here.verify.serve())
         await here.daemon.connected.wait()
@@ -235,9 +216,9 @@ async def test_the_verify_node_goes_and_comes_back(caplog, monkeypatch):
         here.daemon.link.trouble = "its key is another one"  # before the texts can fail: a busy machine is late
         failures = await asyncio.gather(*texts, return_exceptions=True)
         assert [type(failure) for failure in failures] == [VerifyAway, VerifyAway]
-        assert all(re.fullmatch(SHUT_OUT, str(failure)) for failure in failures)
-        told = [vars(record)["why"] for record in caplog.records if "ending the texts" in record.message]
-        assert told
+        shut_out = r"the verify node has not let this draft node in for \d+ s; ask again later"
+        assert all(re.fullmatch(shut_out, str(failure)) for failure in failures)
+        assert (told := [vars(record)["why"] for record in caplog.records if "ending the texts" in record.message])
         assert all(ADDRESS in why and "its key is another one" in why for why in told)
         here.network.fate = lambda packet: (packet,)
         await here.daemon.connected.wait()
@@ -276,7 +257,7 @@ async def test_the_end_of_a_node_frees_the_verify_node_of_texts_that_nobody_read
 async def test_a_refused_text_says_why(prompt: tuple[int, ...], code: str) -> None:
     async with edge() as here:
         with pytest.raises(RequestRefused) as refused:
-            await write(here.service, generation_of(prompt, GREEDY, 4))
+            await write(here.service, generation(max_tokens=4, prompt=prompt))
         assert refused.value.code == code
         assert here.service.stats.failed == {code: 1}
         await here.until_free()

@@ -27,10 +27,6 @@ def levels(told: SloTerms | None = None) -> SloTiers:
     return SloTiers(link)
 
 
-def test_a_node_that_knows_no_verify_node_has_no_default():
-    assert levels().default is None
-
-
 def test_a_default_tier_is_raised_to_what_the_key_allows():
     tiers = tuple(parse_tiers(["default:tpot=20ms"]).values())
     assert levels(told=SloTerms(tiers, 0.1)).default == Objectives(tpot_s=0.1, tier="default")
@@ -41,7 +37,8 @@ def test_a_key_that_allows_no_tpot_says_so():
         levels(told=SloTerms((), LONGEST_S)).allowed(Objectives(tpot_s=1.0))
 
 
-def test_before_the_verify_node_was_there_a_tier_may_be_its_own():
+def test_before_the_verify_node_was_there_a_tier_may_be_its_own_and_there_is_no_default():
+    assert levels().default is None
     with pytest.raises(VerifyAway, match="ask again later"):
         levels().tier("fast")
 

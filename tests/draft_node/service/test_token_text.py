@@ -14,11 +14,8 @@ from goodspeed.engine.tokenizing.text import decode
 from goodspeed.engine.torch.checkpoints import load_vocabulary
 from tests.strategies import plain_text
 
-LLAMA_2 = decoders.Sequence(
-    [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-)
-GEMMA = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
-PIECES = ["▁", "▁river", "r", "i", "v", "e", "the", "▁▁", "é", "日"]
+OF_BOTH = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+GEMMA, LLAMA_2 = decoders.Sequence(OF_BOTH), decoders.Sequence([*OF_BOTH, decoders.Strip(" ", 1, 0)])
 
 
 @cache
@@ -34,7 +31,8 @@ def with_special(backend: Tokenizer) -> Any:
 
 def sentence_piece(decoder: Any) -> Any:
     """Pieces with a marker for spaces, and a token for each byte beyond them."""
-    names = [*(f"<0x{byte:02X}>" for byte in range(256)), *PIECES]
+    pieces = ["▁", "▁river", "r", "i", "v", "e", "the", "▁▁", "é", "日"]
+    names = [*(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
     backend = Tokenizer(models.BPE(vocab={name: i for i, name in enumerate(names)}, merges=[], byte_fallback=True))
     backend.decoder = decoder
     return with_special(backend)
@@ -108,5 +106,4 @@ def test_special_tokens_have_a_name_and_no_bytes() -> None:
 def test_a_decoder_of_another_kind_is_asked() -> None:
     backend = Tokenizer(models.WordPiece(vocab={"[UNK]": 0, "river": 1, "##s": 2}, unk_token="[UNK]"))
     backend.decoder = decoders.WordPiece()
-    texts = TokenTexts(PreTrainedTokenizerFast(tokenizer_object=backend))
-    assert texts[1] == ("river", b"river")
+    assert TokenTexts(PreTrainedTokenizerFast(tokenizer_object=backend))[1] == ("river", b"river")

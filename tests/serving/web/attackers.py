@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 HEAD = b" HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -24,8 +24,6 @@ KINDS = {
     "silent": b"",
 }
 """Bytes that are sent on each connection, of which no answer is ever read."""
-
-DRIP_S = 10.0
 
 AGAIN_S = 0.05
 """Interval at which one of the connections is made anew."""
@@ -67,25 +65,17 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else 4096, hard))
     held = [attack(port, KINDS[kind]) for _ in range(number)]
     print("all connections were tried", flush=True)
-    dripped_at = time.monotonic()
-    turn = 0
+    dripped_at, turn = time.monotonic(), 0
     while not select.select([sys.stdin], [], [], AGAIN_S)[0]:
         turn = (turn + 1) % number
         if (old := held[turn]) is not None:
             old.close()
         held[turn] = attack(port, KINDS[kind])
-        if kind == "dripping" and time.monotonic() - dripped_at > DRIP_S:
+        if kind == "dripping" and time.monotonic() - dripped_at > 10.0:
             dripped_at = time.monotonic()
-            held = [drip(connection) for connection in held]
-
-
-def drip(connection: socket.socket | None) -> socket.socket | None:
-    try:
-        if connection is not None:
-            connection.send(b"x")
-    except OSError:
-        return None
-    return connection
+            for connection in filter(None, held):
+                with suppress(OSError):
+                    connection.send(b"x")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """A draft model drafts beyond a text so far and so long, and keeps what the text's growth leaves valid."""
 
-from msgspec.structs import replace
-
 from draft_node.core.drafts.draft_tree import AT_ONCE, MAX_NODES, DraftTree
 from draft_node.core.generation import Generation
 from goodspeed.drafting.proposing import Proposed
@@ -9,10 +7,6 @@ from goodspeed.wire.messages import Sampling
 from tests.draft_node.core.scripted import ID, PROMPT
 
 REQUEST = Generation(ID, PROMPT, Sampling(), max_tokens=50, stop_ids=(0,))
-
-
-def drafted(*tokens, probabilities=0.9):
-    return Proposed(ID, 1, 0, tokens, probabilities=(probabilities,) * len(tokens))
 
 
 def begun(request=REQUEST, num_parallel=1):
@@ -39,5 +33,5 @@ def test_a_tree_keeps_no_more_nodes_than_a_bound():
     tree = begun()
     tree.ask(PROMPT, 20, 0.0)
     many = MAX_NODES + 10
-    tree.extend(replace(drafted(*range(4, 4 + many), probabilities=0.5), parents=(-1,) * many))
+    tree.extend(Proposed(ID, 1, 0, tuple(range(4, 4 + many)), probabilities=(0.5,) * many, parents=(-1,) * many))
     assert len(tree.ask(PROMPT, 20, 0.0).tree.tokens) == MAX_NODES

@@ -14,12 +14,11 @@ from tests.fakes import make_welcome, replace_message, session_id
 WELCOME = make_welcome(vocab_size=31, context_len=200)
 PROMPT = tuple(range(1, 9))
 TEXT = tuple(range(10, 30))
-GREEDY = Sampling(temperature=0.0)
 BEGUN = (*PROMPT, *TEXT[:3])
 
 
 def make_request(number=1, **changes):
-    return replace_message(Generation(session_id(number), PROMPT, GREEDY, max_tokens=60), **changes)
+    return replace_message(Generation(session_id(number), PROMPT, Sampling(temperature=0.0), max_tokens=60), **changes)
 
 
 def make_core(*, per_user=True, keeps=True, **options):

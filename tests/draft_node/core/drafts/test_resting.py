@@ -4,10 +4,8 @@ import pytest
 
 from draft_node.core.drafts.resting import LEAST_SHARE, LEAST_TRIAL, MAX_REST, REST, TRIAL, Resting
 
-ONE = [b"one"]
 
-
-def write(resting, num_tokens, num_accepted=0, texts=ONE):
+def write(resting, num_tokens, num_accepted=0, texts=(b"one",)):
     """The texts grow in turns by one token; the last ones are the draft model's."""
     for place in range(num_tokens):
         resting.observe(texts[place % len(texts)], 1, int(place >= num_tokens - num_accepted))
@@ -15,16 +13,12 @@ def write(resting, num_tokens, num_accepted=0, texts=ONE):
 
 def test_a_model_of_which_nothing_is_used_rests_ever_longer_and_is_tried_in_between():
     resting = Resting()
-    rests: list[int] = []
-    for _ in range(6):
+    for rest in (REST, 2 * REST, 4 * REST, MAX_REST, MAX_REST, MAX_REST):
         write(resting, LEAST_TRIAL)
-        assert resting.is_resting
-        num_tokens = 0
-        while resting.is_resting:
+        for _ in range(rest):
+            assert resting.is_resting
             write(resting, 1)
-            num_tokens += 1
-        rests.append(num_tokens)
-    assert rests == [REST, 2 * REST, 4 * REST, MAX_REST, MAX_REST, MAX_REST]
+        assert not resting.is_resting
 
 
 def test_a_model_that_is_used_goes_on_and_its_next_rest_is_short():

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from pydantic_core import to_json
@@ -76,8 +77,7 @@ async def test_a_very_large_answer_does_not_hold_the_event_loop() -> None:
     writing = asyncio.create_task(shapes.to_json(shape, service, "user"))
     await until(lambda: writers)
     turned.set()
-    content = json.loads(await writing)
-    assert [len(choice["logprobs"]["tokens"]) for choice in content["choices"]] == [900] * 16
+    assert [len(choice["logprobs"]["tokens"]) for choice in json.loads(await writing)["choices"]] == [900] * 16
     assert [name.partition("_")[0] for name in writers] == ["answers"]
 
 
@@ -175,24 +175,17 @@ def test_the_default_length_of_a_chat_leaves_room_for_its_log_probabilities(api,
     assert [generation.max_tokens for generation in api.service.generations] == [4, 4]
 
 
-def sent_by(**wanted: Any) -> list[Message]:
-    """Returns what the application gives to the connection, for a completion."""
-    sent: list[Message] = []
-    given: list[Message] = [{"type": "http.request", "body": json.dumps(wanted).encode(), "more_body": False}]
+@run_async
+async def test_a_large_answer_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "PIECE_BYTES", 1000)
+    body = json.dumps({"prompt": "x", "max_tokens": 100, "logprobs": NUM_TOP}).encode()
+    given: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:
         return given.pop() if given else await asyncio.sleep(3600, {"type": "http.disconnect"})
 
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    asyncio.run(asyncio.wait_for(Api().app(scope_of("/v1/completions"), receive, send), 60))
-    return sent
-
-
-def test_a_large_answer_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "PIECE_BYTES", 1000)
-    sent = sent_by(prompt="x", max_tokens=100, logprobs=NUM_TOP)
+    await Api().app(scope_of("/v1/completions"), receive, send := AsyncMock())
+    sent = [call.args[0] for call in send.call_args_list]
     pieces = [message["body"] for message in sent[1:]]
     assert max(map(len, pieces)) == 1000
     assert dict(sent[0]["headers"])[b"content-length"] == str(sum(map(len, pieces))).encode()

@@ -150,8 +150,7 @@ async def test_a_stream_says_that_it_waits(path: str) -> None:
 @timed
 async def test_nothing_is_said_beside_what_comes_nor_to_a_user_who_reads_slowly(waits_s, reads_after_s):
     """An event may be sent in several pieces, which a comment must not part."""
-    user = await asked(SlowService(*waits_s), reads_after_s=reads_after_s)
-    assert user.idle == []
+    assert (await asked(SlowService(*waits_s), reads_after_s=reads_after_s)).idle == []
 
 
 @timed
@@ -168,8 +167,7 @@ async def test_nothing_parts_an_event_that_comes_while_a_comment_is_taken_slowly
         await asyncio.sleep(7.0)
 
     async def receive() -> Message:
-        await asyncio.sleep(1e6)
-        return {"type": "http.disconnect"}
+        return await asyncio.sleep(1e6, {"type": "http.disconnect"})
 
     await streams.EventStream(events(), lambda error: b"", COMMENT)({}, receive, send)
     assert COMMENT in sent

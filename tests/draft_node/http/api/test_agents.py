@@ -53,8 +53,7 @@ def test_the_official_tool_runner(service: Scripted, stream: bool) -> None:
     schema: Any = {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False}
     runner = ResponsesToolRunner(functions=[RegisteredFunction(schema, lambda given: weather(str(given["city"])))])
     asked: Any = {"model": "goodspeed", "input": "Oslo?", "store": False}
-    response = runner.run(official(Api(service=service)), asked, max_steps=4, stream=stream)
-    check(service, response.output_text)
+    check(service, runner.run(official(Api(service=service)), asked, max_steps=4, stream=stream).output_text)
 
 
 @pytest.mark.clients

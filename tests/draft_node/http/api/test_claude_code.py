@@ -4,14 +4,14 @@ import difflib
 import json
 from collections import Counter
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 from draft_node.http.ask.body import MAX_BODY_BYTES
-from goodspeed.engine.tokenizing.text import NOTHING
 from tests.chats import PLAIN
 from tests.draft_node.http.fake import Api, anthropics, ignored_of, named_events_of
-from tests.draft_node.http.speaking import SpeakingService, speaking
+from tests.draft_node.http.speaking import speaking
 
 BETAS = "claude-code-20250219,interleaved-thinking-2025-05-14,context-management-2025-06-27,effort-2025-11-24"
 HEADERS = {"anthropic-version": "2023-06-01", "anthropic-beta": BETAS, "x-app": "cli", "User-Agent": "claude-cli"}
@@ -27,12 +27,16 @@ IGNORED = (
     "allowed_callers betas cache_control context_management defer_loading display eager_input_streaming inference_geo "
     "input_examples metadata speed task_budget web_search_20250305"
 )
-READ = '{"name": "Read", "arguments": {"file_path": "/a"}}'
-CALL = f"<think>\nHm.\n</think>\n\nI look.\n<tool_call>\n{READ}\n</tool_call>"
+READ = '<tool_call>\n{"name": "Read", "arguments": {"file_path": "/a"}}\n</tool_call>'
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA" * 100}}
+
+
 PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}}
-PLAIN_TEXT = {"type": "text", "media_type": "text/plain", "data": "It rains."}
-NOTE = {"type": "document", "title": "Notes", "source": PLAIN_TEXT}
+NOTE = {
+    "type": "document",
+    "title": "Notes",
+    "source": {"type": "text", "media_type": "text/plain", "data": "It rains."},
+}
 
 
 def schema_of(*required: str, **others: Any) -> dict[str, Any]:
@@ -103,7 +107,7 @@ def session(*turns: dict[str, Any], **more: Any) -> dict[str, Any]:
     } | more
 
 
-def node(says: str = CALL, **options: Any) -> Api:
+def node(says: str = f"<think>\nHm.\n</think>\n\nI look.\n{READ}", **options: Any) -> Api:
     api = speaking(says, num_at_once=5, **options)
     api.service.context_len, api.service.max_chars = 1 << 22, 1 << 24
     return api
@@ -141,8 +145,7 @@ def test_its_tokens_are_counted() -> None:
     counted = ask(api, {name: body[name] for name in COUNTED}, "/v1/messages/count_tokens?beta=true")
     asked = named_events_of(ask(api, body))
     assert counted.json() == {"input_tokens": asked[0]["message"]["usage"]["input_tokens"]}
-    others = {"betas", "inference_geo", "metadata", "speed"}
-    assert set(ignored_of(counted)) == set(IGNORED.split()) - others
+    assert set(ignored_of(counted)) == set(IGNORED.split()) - {"betas", "inference_geo", "metadata", "speed"}
 
 
 def test_a_turn_after_tools() -> None:
@@ -169,11 +172,9 @@ def test_what_other_models_and_their_service_did_is_left_out() -> None:
 
 @pytest.mark.parametrize("role", ["system", "assistant"])
 def test_tools_that_a_later_message_adds_or_removes_are_there_from_the_beginning(role: str) -> None:
-    changes = [
-        {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "Read"}},
-        {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "Edit"}},
-        {"type": "redacted_thinking", "data": "eA=="},
-    ]
+    changed = (("tool_addition", "Read"), ("tool_removal", "Edit"))
+    changes = [{"type": kind, "tool": {"type": "tool_reference", "name": name}} for kind, name in changed]
+    changes += [{"type": "redacted_thinking", "data": "eA=="}]
     later = {"role": role, "content": changes, "clear_at": "next_user_message", "output_config": {"effort": "low"}}
     prompt, names = prompt_of(*turn(1), later, {"role": "user", "content": "Well?"})
     for name in ("Read", "Edit"):
@@ -196,30 +197,25 @@ def test_what_a_user_shows_is_text_or_a_sentence() -> None:
     assert names >= {"document", "image"}
 
 
-class Counting(SpeakingService):
-    """Counts a chat's messages, and has no tokens of them."""
-
-    async def encode_chat(self, messages, user, inputs=NOTHING):
-        self.prompts += [message["role"] for message in messages]
-        return (65,)
-
-
-def test_a_long_session() -> None:
-    """4,000 calls and results in 3 MB."""
-    found = Counting("Done.")
-    found.max_chars = 1 << 24
+def test_a_long_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4,000 calls and results in 3 MB, of which no prompt is made."""
+    api = node("Done.")
+    monkeypatch.setattr(api.service, "encode_chat", encode := AsyncMock(return_value=(65,)))
     turns = [each for i in range(4000) for each in turn(i, text("x = 1\n" * 20), text("y"), reads=f"/{i}.py")]
     body = session(*turns, stream=False)
     assert 3_000_000 < len(json.dumps(body)) < MAX_BODY_BYTES
-    answer = ask(Api(service=found), body)
-    assert [block["text"] for block in answer.json()["content"]] == ["Done."]
-    assert Counter(found.prompts) == {"system": 1, "user": 4001, "assistant": 4000, "tool": 4000}
+    assert [block["text"] for block in ask(api, body).json()["content"]] == ["Done."]
+    assert Counter(message["role"] for message in encode.call_args.args[0]) == {
+        "system": 1,
+        "user": 4001,
+        "assistant": 4000,
+        "tool": 4000,
+    }
 
 
 def test_a_model_that_knows_no_tools_no_thinking_and_no_effort() -> None:
     api = node("Hello.", template=PLAIN)
-    body = session(stream=False)
-    answer = ask(api, body | {"tools": []})
+    answer = ask(api, session(stream=False) | {"tools": []})
     assert set(ignored_of(answer)) >= {"thinking", "effort"}
     assert answer.json()["content"] == [{"type": "text", "text": "Hello."}]
 
@@ -244,8 +240,7 @@ def test_by_the_official_client(stream: bool) -> None:
 
 
 def test_what_a_beta_announces_is_ignored_by_name() -> None:
-    new = {"swift_answers": {"mode": "on"}, "tools": [tool("Read", "x", hushed=True)]}
-    _, names = prompt_of(**new)
+    _, names = prompt_of(swift_answers={"mode": "on"}, tools=[tool("Read", "x", hushed=True)])
     assert names >= {"swift_answers", "hushed"}
 
 
@@ -267,18 +262,11 @@ def test_but_not_what_is_misspelt_or_cannot_be_served(more: dict[str, Any], mess
 
 def test_a_name_is_compared_with_known_ones_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same one is in thousands of blocks."""
-    compared: list[str] = []
-
-    def counted(name: str, *args: Any, **options: Any) -> list[str]:
-        compared.append(name)
-        return get_close_matches(name, *args, **options)
-
-    get_close_matches = difflib.get_close_matches
-    monkeypatch.setattr(difflib, "get_close_matches", counted)
+    monkeypatch.setattr(difflib, "get_close_matches", compared := Mock(wraps=difflib.get_close_matches))
     blocks = [{"type": "text", "text": "x", "compared_once": 1}] * 50
     _, names = prompt_of(messages=[{"role": "user", "content": blocks}])
     assert "compared_once" in names
-    assert compared == ["compared_once"]
+    assert [call.args[0] for call in compared.call_args_list] == ["compared_once"]
 
 
 def test_without_a_beta_an_unknown_member_is_refused() -> None:

@@ -52,18 +52,15 @@ ISSUES = namespace(
     function("close", "number", number=NUMBER),
     description="The team's issues.",
 )
+FORMAT = {"type": "grammar", "syntax": "lark", "definition": GRAMMAR}
 FREEFORM = {
     "type": "custom",
     "name": "apply_patch",
-    "description": "Edits files; the text is a patch, not JSON.",
-    "format": {"type": "grammar", "syntax": "lark", "definition": GRAMMAR},
+    "description": "Edits files by a patch, not JSON.",
+    "format": FORMAT,
 }
-SEARCH = {
-    "type": "tool_search",
-    "execution": "client",
-    "description": "Finds more tools.",
-    "parameters": function("", "query", query=TEXT)["parameters"],
-}
+QUERY = function("", "query", query=TEXT)["parameters"]
+SEARCH = {"type": "tool_search", "execution": "client", "description": "Finds more tools.", "parameters": QUERY}
 TOOLS = [
     function("exec_command", "cmd", cmd=TEXT, workdir=TEXT, yield_time_ms=NUMBER),
     function("write_stdin", "session_id", session_id=NUMBER, chars=TEXT),
@@ -112,17 +109,12 @@ LONG = [
     said("assistant", "Done.", phase="final_answer"),
     said("user", "Thanks. Deploy it."),
 ]
-OF_EVERY_TURN = {
-    *("prompt_cache_key", "client_metadata", "verbosity", "summary"),
-    *("web_search", "image_generation", "format", "defer_loading", "output_schema"),
-}
+OF_EVERY_TURN = {"prompt_cache_key", "client_metadata", "verbosity", "summary", "web_search", "image_generation"}
+OF_EVERY_TURN |= {"format", "defer_loading", "output_schema"}
 RUN = {**FREEFORM, "name": "exec", "description": "Runs a script."}
+FUNCTIONS = namespace("functions", RUN, function("wait", "cell_id", cell_id=TEXT))
 CODE_MODE = [
-    later(
-        namespace("functions", RUN, function("wait", "cell_id", cell_id=TEXT)),
-        namespace("clock", function("sleep", "s", s=NUMBER)),
-        id="at_1",
-    ),
+    later(FUNCTIONS, namespace("clock", function("sleep", "s", s=NUMBER)), id="at_1"),
     said("developer", "You are a coding agent.", id="msg_0"),
     *FIRST,
 ]
@@ -135,6 +127,7 @@ CLOSING = called("mcp__tracker__close", number=7)
 OOPS = {"type": "function_call", "name": "exec_command", "arguments": "oops", "call_id": "c9"}
 HALF = OOPS | {"arguments": '{"cmd": "\\ud800"}'}
 LISTED = {**TOOLS[0], "parameters": {"type": "array"}}
+WEB = {"type": "web_search"}
 APPLY, OH = ({"type": "custom", "name": name} for name in ("apply_patch", "oh"))
 TRACKER, CRM, WAIT = ({"type": "namespace", "name": name} for name in ("mcp__tracker__", "crm", "wait"))
 
@@ -269,13 +262,12 @@ def test_a_custom_call_is_streamed_as_the_official_client_reads_it(num_at_once: 
     events = list(client.responses.create(**given))
     assert [event.sequence_number for event in events] == list(range(len(events)))
     of_patch = [event for event in events if getattr(event, "output_index", None) == 1]
-    assert [event.type.removeprefix("response.") for event in of_patch] == [
-        *("output_item.added", "custom_tool_call_input.delta", "custom_tool_call_input.done", "output_item.done")
+    assert [(event.type, type(event).__name__) for event in of_patch] == [
+        ("response.output_item.added", "ResponseOutputItemAddedEvent"),
+        ("response.custom_tool_call_input.delta", "ResponseCustomToolCallInputDeltaEvent"),
+        ("response.custom_tool_call_input.done", "ResponseCustomToolCallInputDoneEvent"),
+        ("response.output_item.done", "ResponseOutputItemDoneEvent"),
     ]
-    assert {type(event).__name__ for event in of_patch} == {
-        *("ResponseOutputItemAddedEvent", "ResponseCustomToolCallInputDeltaEvent"),
-        *("ResponseCustomToolCallInputDoneEvent", "ResponseOutputItemDoneEvent"),
-    }
     [added, delta, done, last] = of_patch
     assert (added.item.input, delta.delta, done.input, last.item.input) == ("", PATCH, PATCH, PATCH)
     assert {delta.item_id, done.item_id} == {added.item.id} == {last.item.id}
@@ -289,14 +281,12 @@ def test_a_custom_call_is_streamed_as_the_official_client_reads_it(num_at_once: 
     ("arguments", "text"),
     [({"input": "a"}, "a"), ({"patch": "a"}, "a"), ({"a": 1, "b": "c"}, '{"a": 1, "b": "c"}'), ({}, "{}")],
 )
-def test_a_custom_call_with_other_arguments_still_has_an_input(arguments: dict[str, Any], text: str) -> None:
-    [item] = written(called("apply_patch", **arguments))["output"]
-    assert item["input"] == text
-
-
-def test_a_call_of_a_tool_that_the_model_made_up_is_a_function_call() -> None:
-    [item] = written(called("oh", a=1))["output"]
-    assert (item["type"], item["name"], item["arguments"]) == ("function_call", "oh", '{"a": 1}')
+def test_a_custom_call_with_other_arguments_still_has_an_input_and_one_that_is_made_up_is_a_function_call(
+    arguments: dict[str, Any], text: str
+) -> None:
+    custom, made_up = written(called("apply_patch", **arguments) + called("oh", a=1))["output"]
+    assert custom["input"] == text
+    assert (made_up["type"], made_up["name"], made_up["arguments"]) == ("function_call", "oh", '{"a": 1}')
 
 
 # -- what the model may call -------------------------------------------------------------------------------------------
@@ -331,14 +321,11 @@ def test_a_choice_of_tools_is_kept(choice: Any, says: str, is_allowed: bool) -> 
     assert answer.json()["tool_choice"] == choice
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"tool_choice": allowed("auto", {"type": "web_search"})},
-        {"tool_choice": {"type": "web_search"}},
-        {"tools": [{"type": "web_search_2025_08_26"}, {"type": "code_interpreter"}]},
-    ],
-)
+HOSTED = {"tools": [{"type": "web_search_2025_08_26"}, {"type": "code_interpreter"}]}
+CHOICES = allowed("auto", WEB), WEB
+
+
+@pytest.mark.parametrize("body", [*({"tool_choice": choice} for choice in CHOICES), HOSTED])
 def test_tools_that_are_only_hosted_are_none(body: dict[str, Any]) -> None:
     api = speaking(OWN)
     post(api, **asked(stream=False, **body))
@@ -349,11 +336,7 @@ def test_tools_that_are_only_hosted_are_none(body: dict[str, Any]) -> None:
     ("body", "param", "words"),
     [
         ({"tools": [*TOOLS[-2:], {"type": "apply_patch"}]}, "tools.2", "'function', 'custom'"),
-        (
-            {"tools": TOOLS[:1], "tool_choice": {"type": "web_search"}},
-            "tool_choice",
-            "names a 'web_search', but no tool is one; send",
-        ),
+        ({"tools": TOOLS[:1], "tool_choice": WEB}, "tool_choice", "names a 'web_search', but no tool is one; send"),
         ({"input": [*AFTER_CALLS[:6], OOPS, *FIRST]}, "input.6.arguments", "must be a JSON object as a string"),
         ({"input": [*AFTER_CALLS, OOPS, *FIRST]}, "input.14.arguments", "must be a JSON object as a string"),
         ({"input": [*FIRST, HALF, *FIRST]}, "input.3.arguments", "must be a JSON object as a string"),
@@ -376,8 +359,7 @@ def test_tools_that_are_only_hosted_are_none(body: dict[str, Any]) -> None:
     ],
 )
 def test_what_would_change_the_text_is_refused_by_its_own_name(body: Any, param: str, words: str) -> None:
-    answer = speaking().client.post("/v1/responses", json=asked(**body))
-    assert refused(answer, param, words).startswith(param)
+    assert refused(speaking().client.post("/v1/responses", json=asked(**body)), param, words).startswith(param)
 
 
 def test_chats_restrict_their_tools_likewise() -> None:

@@ -36,9 +36,8 @@ def padded(num_bytes: int) -> bytes:
 
 
 def in_pieces(body: bytes) -> Iterator[bytes]:
-    """Yields a body in pieces, so that it is sent without Content-Length."""
-    for start in range(0, len(body), 100):
-        yield body[start : start + 100]
+    """Returns a body in pieces, so that it is sent without Content-Length."""
+    return (body[start : start + 100] for start in range(0, len(body), 100))
 
 
 @pytest.mark.parametrize("cut", [bytes, in_pieces])
@@ -90,22 +89,11 @@ def test_only_json_is_taken(small: Api, kind: str) -> None:
     assert error_of(post(small, padded(64), **{"Content-Type": kind}), 415)["code"] == "unsupported_media_type"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"hello",
-        b'{"prompt": "hello"',
-        b'{"prompt": "hello"} {}',
-        b'{"prompt": "\xff"}',
-        b'{"prompt": "\\ud800"}',
-        b'{"\\ud800": 1}',
-        b"[" * 4000,
-        b"null",
-        b'"hello"',
-        b"[1]",
-    ],
-)
+NO_TEXTS = b'{"prompt": "\xff"}', b'{"prompt": "\\ud800"}', b'{"\\ud800": 1}'
+NO_OBJECTS = b"", b"hello", b'{"prompt": "hello"', b'{"prompt": "hello"} {}', b"[" * 4000, b"null", b'"hello"', b"[1]"
+
+
+@pytest.mark.parametrize("body", [*NO_TEXTS, *NO_OBJECTS])
 def test_what_is_no_json_object(small: Api, body: bytes) -> None:
     error = error_of(post(small, body))
     assert error["code"] == "invalid_json"
@@ -240,18 +228,16 @@ def test_all_texts_of_a_request_are_let_in_or_none(running: int, waiting: int, s
     answer = api.complete(n=3)
     assert answer.status_code == status
     assert len(api.service.generations) == (3 if status == 200 else 0)
-    if status == 429:
-        assert error_of(answer, 429)["type"] == "rate_limit_error"
-        assert int(answer.headers["Retry-After"]) > 0
+    assert status == 200 or error_of(answer, 429)["type"] == "rate_limit_error"
+    assert status == 200 or int(answer.headers["Retry-After"]) > 0
 
 
 def test_a_user_with_many_texts_waits_and_another_is_let_in() -> None:
     api = Api()
     api.queue(272)
     error = error_of(answer := api.complete(), 429)
-    assert error["code"] == "busy"
     what = "16 texts are running and 256 wait, 256 of them your own; at most 256 of yours may wait now; ask again later"
-    assert error["message"] == what
+    assert (error["code"], error["message"]) == ("busy", what)
     assert int(answer.headers["Retry-After"]) > 0
     other = Api()
     other.queue(272, user="another address")

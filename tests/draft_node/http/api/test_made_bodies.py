@@ -13,16 +13,12 @@ from draft_node.http.schema.chat import DetokenizeRequest, TokenizeRequest
 from draft_node.http.schema.messages import CountRequest
 from tests.draft_node.http.fake import KEY, keyed
 
-BODIES: dict[str, Any] = {endpoint.path: endpoint.body for endpoint in ENDPOINTS} | {
-    "/v1/messages/count_tokens": CountRequest,
-    "/tokenize": TokenizeRequest,
-    "/detokenize": DetokenizeRequest,
-}
+BODIES: dict[str, Any] = {endpoint.path: endpoint.body for endpoint in ENDPOINTS}
+BODIES |= {"/v1/messages/count_tokens": CountRequest, "/tokenize": TokenizeRequest, "/detokenize": DetokenizeRequest}
 READ = ("/health", "/ready", "/version", "/v1/models", "/v1/models/{name}", "/metrics")
 
 
 def document() -> dict[str, Any]:
-    """The OpenAPI document of all routes and bodies."""
     bodies: list[Any] = [(body, "validation") for body in BODIES.values()]
     schemas = models_json_schema(bodies, ref_template="#/components/schemas/{model}")[1]["$defs"]
     answers = {"responses": {"default": {"description": "any"}}}

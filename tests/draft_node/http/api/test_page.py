@@ -37,8 +37,6 @@ class Slow(SpeakingService):
 
 
 class Page:
-    """The page as a user sees it."""
-
     def __init__(self, driver: Chrome, service: Slow) -> None:
         self.driver = driver
         self.service = service

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.draft_node.http.ask.test_tools import call
 from tests.draft_node.http.fake import CONTEXT_LEN, USER, Api, body_of, error_of
 
 Rows = list[tuple[dict[str, Any], str]]
@@ -108,7 +109,6 @@ COMPLETIONS: Rows = [
     ({"prompt": "x" * 3001}, f"{TOO_LONG}prompt has 1501 tokens at least: reduce"),
     ({"tools": [1]}, "tools is not a supported parameter; leave it out"),
 ]
-CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
 def user(**fields: Any) -> dict[str, Any]:
@@ -143,7 +143,10 @@ CHATS: Rows = [
     ({"messages": [{"content": "x"}]}, "messages.0.role must be given"),
     (user(role="tool"), "messages.0.tool_call_id must be given: the id of the call that this answers"),
     (user(tool_call_id="1"), 'messages.0.tool_call_id is for messages of the role "tool"; leave it out'),
-    (user(tool_calls=[CALL]), 'messages.0.tool_calls is for messages of the role "assistant"; leave it out'),
+    (
+        user(tool_calls=[call("f", "{}") | {"id": "1"}]),
+        'messages.0.tool_calls is for messages of the role "assistant"; leave it out',
+    ),
     (user(tool_calls=[{}]), "messages.0.tool_calls.0.id must be given"),
     ({"prompt": "hello"}, "prompt is not a supported parameter; send messages"),
     ({"think": False}, "think is not a supported parameter; send enable_thinking"),
@@ -154,11 +157,7 @@ CHATS: Rows = [
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs must be at most 20"),
     ({"top_logprobs": 3}, "top_logprobs needs logprobs: true; send both, or neither"),
 ]
-CASES = [
-    *((ask, body, message) for ask in (Api.complete, Api.chat) for body, message in BOTH),
-    *((Api.complete, body, message) for body, message in COMPLETIONS),
-    *((Api.chat, body, message) for body, message in CHATS),
-]
+CASES = [(ask, *row) for ask, rows in ((Api.complete, BOTH + COMPLETIONS), (Api.chat, BOTH + CHATS)) for row in rows]
 
 
 def param_of(message: str) -> str:
@@ -202,12 +201,7 @@ def test_what_is_not_served_is_named_with_advice(api: Api, name: str) -> None:
         ("POST", "/tokenize", {"prompt": "x", **user()}, "prompt or messages must be given, and not both"),
         ("POST", "/tokenize", {"prompt": ""}, "the prompt is empty"),
         ("POST", "/tokenize", {"prompt": "a", "surprise": 1}, "surprise is not a supported parameter"),
-        (
-            "POST",
-            "/tokenize",
-            {"prompt": "x", "continue_final_message": True},
-            "continue_final_message is for messages",
-        ),
+        ("POST", "/tokenize", {"prompt": "x", "continue_final_message": True}, "continue_final_message is for messag"),
         ("POST", "/tokenize", {"prompt": "x", "add_special_tokens": False}, "add_special_tokens is not a supported"),
         ("POST", "/tokenize", {"prompt": "x", "model": "gpt-5"}, "the model 'gpt-5' is not served here"),
         ("POST", "/detokenize", {}, "tokens must be given"),

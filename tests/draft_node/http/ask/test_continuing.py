@@ -13,8 +13,8 @@ from goodspeed.engine.tokenizing.text import NOT_CONTINUED, Inputs, encode_chat
 from goodspeed.errors import PromptError
 from goodspeed.wire.messages import Sampling
 from tests.chats import PLAIN, QWEN3, R1, function, ids_of, tokenizer
-from tests.draft_node.http.ask.test_tools import TOOLS, USER, api, call, message_of, prompt_of, streamed
-from tests.draft_node.http.fake import refused
+from tests.draft_node.http.ask.test_tools import TOOLS, api, call, message_of, streamed
+from tests.draft_node.http.fake import USER, refused
 
 BEGUN = {"role": "assistant", "content": "The capital is"}
 SWITCHES = ("continue_final_message", "add_generation_prompt")
@@ -30,7 +30,7 @@ def test_an_answer_goes_on_from_the_last_message(ask: Any, template: str) -> Non
     message, _ = ask(here.chat(messages=[USER, BEGUN], stream=ask is streamed))
     assert message["content"] == " Rome."  # no blank is left out: the text was cut there
     assert "reasoning" not in message  # the template's own opening of the thinking is not there
-    assert prompt_of(here).endswith("The capital is")
+    assert here.prompt.endswith("The capital is")
 
 
 def test_every_way_to_ask_goes_on() -> None:
@@ -67,8 +67,8 @@ def test_every_way_to_ask_goes_on() -> None:
 def test_a_new_turn_begins_where_it_is_asked_for(asked: dict[str, Any], goes_on: bool) -> None:
     here = api(" Rome.")
     assert here.chat(messages=[USER, BEGUN], **asked).status_code == 200
-    assert prompt_of(here).endswith("The capital is") is goes_on
-    assert prompt_of(here).endswith("<|im_start|>assistant\n") is not goes_on
+    assert here.prompt.endswith("The capital is") is goes_on
+    assert here.prompt.endswith("<|im_start|>assistant\n") is not goes_on
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,7 @@ def test_tools_may_be_called_in_what_goes_on() -> None:
     ],
 )
 def test_thinking_goes_on_where_it_was_cut(content: str, says: str, thought: str | None, said: str) -> None:
-    here = api(says)
-    message, _ = message_of(here.chat(messages=[USER, {**BEGUN, "content": content}]))
+    message, _ = message_of(api(says).chat(messages=[USER, {**BEGUN, "content": content}]))
     assert (message.get("reasoning_content"), message["content"]) == (thought, said)
 
 

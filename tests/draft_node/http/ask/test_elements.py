@@ -8,32 +8,29 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from starlette.requests import Request
 
 from draft_node.http.ask import body as body_module
 from draft_node.http.ask.body import MAX_BARE_BYTES, MAX_CONTAINERS, MAX_STRINGS, MAX_VALUES, validated
-from draft_node.http.schema.chat import (
-    MAX_PARTS,
-    MAX_TOOLS,
-    ChatRequest,
-    CompletionRequest,
-    DetokenizeRequest,
-    TokenizeRequest,
-)
+from draft_node.http.schema import chat
+from draft_node.http.schema.chat import MAX_PARTS, ChatRequest, CompletionRequest
 from draft_node.http.schema.errors import ApiError
 from draft_node.http.schema.messages import MessagesRequest
 from draft_node.http.schema.responses import ResponsesRequest
 from draft_node.http.schema.strict import Strict
 from draft_node.service.service import body_queue
+from tests.draft_node.http import fake
 from tests.draft_node.http.fake import Api, scope_of
+from tests.waiting import run_async
 
 HANGS_S = 3.0
 """Ten times what the costliest body took on a quiet machine, so that a slow one passes."""
 
 SIZE = 4 << 20
-PATHS = ("v1/completions", "v1/chat/completions", "v1/responses", "v1/messages", "v1/messages/count_tokens", "tokenize")
+PATHS = [*(f"v1/{path}" for path in fake.BODIES), "v1/messages/count_tokens", "tokenize", "detokenize"]
 NUM_BODIES = 12
 
 
@@ -48,12 +45,10 @@ MANY_PARTS = b'{"role":"user","content":[' + b",".join([ONE_PART] * (MAX_PARTS -
 NUM_LISTS = MAX_CONTAINERS // MAX_PARTS
 CALL = b'{"type":"tool_use","id":"c","name":"f","input":{"a":1}}'
 CALLS = b'{"role":"assistant","content":[' + b",".join([CALL] * 1000) + b"]}"
-ONE_TEXT = b'{"type":"input_text","text":""}'
-MANY_OUTPUTS = (
-    b'{"type":"function_call_output","call_id":"c","output":[' + b",".join([ONE_TEXT] * (MAX_PARTS - 1)) + b"]}"
-)
+MANY_TEXTS = b",".join([b'{"type":"input_text","text":""}'] * (MAX_PARTS - 1))
+MANY_OUTPUTS = b'{"type":"function_call_output","call_id":"c","output":[' + MANY_TEXTS + b"]}"
 ONE_TOOL = b'{"type":"custom","name":"a"}'
-MANY_TOOLS = b'{"type":"additional_tools","tools":[' + b",".join([ONE_TOOL] * (MAX_TOOLS - 1)) + b"]}"
+MANY_TOOLS = b'{"type":"additional_tools","tools":[' + b",".join([ONE_TOOL] * (chat.MAX_TOOLS - 1)) + b"]}"
 
 BODIES: dict[str, tuple[type[Strict], bytes]] = {
     "small lists": (CompletionRequest, repeated(b"[1]")),
@@ -80,10 +75,13 @@ BODIES: dict[str, tuple[type[Strict], bytes]] = {
     "as many calls as may be": (MessagesRequest, repeated(CALLS, 28, name="messages")),
     "as many parts of outputs as may be": (ResponsesRequest, repeated(MANY_OUTPUTS, NUM_LISTS - 1, name="input")),
     "as many unknown items as may be": (ResponsesRequest, repeated(b'{"type":"a"}', MAX_CONTAINERS - 2, name="input")),
-    "as many tools as may be": (ResponsesRequest, repeated(MANY_TOOLS, MAX_CONTAINERS // MAX_TOOLS - 1, name="input")),
+    "as many tools as may be": (
+        ResponsesRequest,
+        repeated(MANY_TOOLS, MAX_CONTAINERS // chat.MAX_TOOLS - 1, name="input"),
+    ),
     "deep": (CompletionRequest, b'{"prompt":' + b"[" * (SIZE - 20)),
-    "ids to decode": (DetokenizeRequest, repeated(b"1", MAX_VALUES, name="tokens")),
-    "messages to encode": (TokenizeRequest, repeated(MANY_PARTS, NUM_LISTS - 1, name="messages")),
+    "ids to decode": (chat.DetokenizeRequest, repeated(b"1", MAX_VALUES, name="tokens")),
+    "messages to encode": (chat.TokenizeRequest, repeated(MANY_PARTS, NUM_LISTS - 1, name="messages")),
 }
 """Up to 4 MiB each of what costs most in its kind."""
 
@@ -99,10 +97,9 @@ def _frozen() -> Iterator[None]:
 
 def cpu_s(kind: str) -> float:
     """Seconds of this thread in which the body is read, or refused."""
-    schema, body = BODIES[kind]
     started = time.thread_time()
     with contextlib.suppress(ApiError):
-        validated(schema, body)
+        validated(*BODIES[kind])
     return time.thread_time() - started
 
 
@@ -154,11 +151,11 @@ def test_what_stands_in_a_text_is_not_counted(text: str) -> None:
 @pytest.mark.parametrize("kind", BODIES)
 def test_no_body_hangs_what_reads_it(kind: str) -> None:
     """Reading JSON holds the interpreter, and every other user waits. Quadratic time in 4 MiB would be minutes."""
-    assert min(cpu_s(kind) for _ in range(3)) < HANGS_S
+    assert any(cpu_s(kind) < HANGS_S for _ in range(3))
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("path", [*PATHS, "detokenize"])
+@pytest.mark.parametrize("path", PATHS)
 def test_the_answer_names_the_bound(path: str) -> None:
     answer = Api().client.post(f"/{path}", content=repeated(b"[1]"), headers={"Content-Type": "application/json"})
     assert answer.status_code == 413
@@ -168,26 +165,8 @@ def test_the_answer_names_the_bound(path: str) -> None:
 # -- several large bodies at once --------------------------------------------------------------------------------------
 
 
-def asked(user: str) -> Request:
-    """A large body, which is there in full."""
-    _, content = BODIES["64 prompts of 4,095 ids"]
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": content, "more_body": False}
-
-    return Request(scope_of("/", user), receive)
-
-
-async def read_all() -> None:
-    queue = body_queue()
-    requests = (asked(f"10.0.0.{user}") for user in range(NUM_BODIES))
-    for each in await asyncio.gather(*(body_module.read(request, CompletionRequest, queue) for request in requests)):
-        assert each.prompt is not None
-        assert len(each.prompt) == 64
-    queue.close()
-
-
-def test_one_body_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+@run_async
+async def test_one_body_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     lock, read = threading.Lock(), list[tuple[bool, str]]()
     validated = body_module.validated
 
@@ -201,5 +180,11 @@ def test_one_body_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
                 lock.release()
 
     monkeypatch.setattr(body_module, "validated", noted)
-    asyncio.run(read_all())
+    schema, content = BODIES["64 prompts of 4,095 ids"]
+    receive = AsyncMock(return_value={"type": "http.request", "body": content, "more_body": False})
+    requests = (Request(scope_of("/", f"10.0.0.{user}"), receive) for user in range(NUM_BODIES))
+    queue = body_queue()
+    found: Any = await asyncio.gather(*(body_module.read(request, schema, queue) for request in requests))
+    queue.close()
+    assert [len(each.prompt) for each in found] == [64] * NUM_BODIES
     assert read == [(True, "bodies")] * NUM_BODIES

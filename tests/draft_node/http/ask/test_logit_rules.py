@@ -6,8 +6,7 @@ import pytest
 
 from draft_node.core.text import Text
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_up, encode
-from goodspeed.wire.generation import TokenBias
-from goodspeed.wire.messages import LogitRules
+from goodspeed.wire.generation import LogitRules, TokenBias
 from tests.draft_node.http.fake import Api, refused
 
 LARGEST: list[dict[str, Any]] = [
@@ -27,8 +26,7 @@ def test_all_of_them_reach_the_service(api: Api, ask: Any) -> None:
     answer = ask(api, **rules, logit_bias=bias, stop_token_ids=[5, 0, 5], ignore_eos=True)
     assert answer.status_code == 200
     [generation] = api.service.generations
-    biases = (TokenBias(3, 0.5), TokenBias(7, -100.0))
-    assert generation.logit_rules == LogitRules(0.5, -2.0, 1.1, 0.05, biases)
+    assert generation.logit_rules == LogitRules(0.5, -2.0, 1.1, 0.05, (TokenBias(3, 0.5), TokenBias(7, -100.0)))
     assert generation.stop_ids == (5, 0)
 
 

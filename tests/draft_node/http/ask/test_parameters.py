@@ -156,15 +156,13 @@ def test_without_a_seed_every_choice_has_another(api: Api) -> None:
     assert len({generation.sampling.seed for generation in api.service.generations}) == 8
 
 
-def test_how_long_an_answer_is_that_does_not_say() -> None:
-    api = Api(max_tokens=150)
-    api.complete()
-    api.chat()
-    api.chat(messages=[{"role": "user", "content": "x" * (CONTEXT_LEN - 20)}])
-    assert [generation.max_tokens for generation in api.service.generations] == [16, 150, 20 - len("user:;")]
-
-
-def test_a_node_that_does_not_say_leaves_chats_room_to_think(api: Api) -> None:
+def test_how_long_an_answer_is_that_does_not_say(api: Api) -> None:
+    """Where the node does not, either, chats have room to think."""
+    told = Api(max_tokens=150)
+    told.complete()
+    told.chat()
+    told.chat(messages=[{"role": "user", "content": "x" * (CONTEXT_LEN - 20)}])
+    assert [generation.max_tokens for generation in told.service.generations] == [16, 150, 20 - len("user:;")]
     api.chat()
     api.service.context_len = 1 << 15
     api.chat()
@@ -191,13 +189,8 @@ def test_an_answer_longer_than_the_context_ends_with_it(api: Api, name: str) -> 
 
 def test_conversations_as_templates_know_them(api: Api) -> None:
     parts = [{"type": "text", "text": text} for text in ("one", "", "two")]
-    before: dict[str, Any] = {
-        "role": "assistant",
-        "content": [{"type": "text", "text": "x"}, {"type": "refusal", "refusal": "no"}],
-        "refusal": None,
-        "tool_calls": None,
-        "annotations": [],
-    }
+    content = [{"type": "text", "text": "x"}, {"type": "refusal", "refusal": "no"}]
+    before = {"role": "assistant", "content": content, "refusal": None, "tool_calls": None, "annotations": []}
     api.chat(messages=[{"role": "developer", "content": "be brief"}, before, {"role": "user", "content": parts}])
     assert bytes(api.service.generations[0].prompt) == b"system:be brief;assistant:x\nno;user:one\ntwo;"
 

@@ -58,7 +58,11 @@ def test_structured_outputs(api, form, constraint):
         ({"response_format": {"type": "xml"}}, "response_format", "json_object"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", "must be given"),
         ({"response_format": named() | {"type": "json_object"}}, "response_format.json_schema", "not a supported"),
-        ({"response_format": UNNAMED}, "response_format.json_schema.name", "must be given"),
+        (
+            {"response_format": UNNAMED},
+            "response_format.json_schema.name",
+            "must be given",
+        ),
         ({"response_format": {"type": "text", "more": 1}}, "response_format.more", "not a supported parameter"),
         ({"response_format": named(schema={"not": {}})}, "response_format.json_schema.schema", '"not"'),
         ({"response_format": named(schemas=SCHEMA)}, "response_format.json_schema.schemas", "did you mean schema?"),

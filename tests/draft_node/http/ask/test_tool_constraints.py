@@ -4,6 +4,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -11,7 +12,6 @@ from draft_node.http.ask import structured_outputs
 from draft_node.parsing.grammars import GrammarSettings, Tool, grammar
 from draft_node.service.service import LARGE_BODY
 from goodspeed.errors import ConstraintError
-from goodspeed.wire.generation import Constraint
 from tests.chats import MISTRAL, QWEN3, R1, function, ids_of
 from tests.constraint.ending import may_end
 from tests.draft_node.http.ask.test_tools import CALL, OTHER, TOOLS, api
@@ -43,8 +43,7 @@ def may_end_after(here: Api, says: str) -> bool:
     assert isinstance(service, SpeakingService)
     constraint = service.generations[-1].constraint
     assert constraint is not None
-    end = ids_of("<|im_end|>")[0]
-    return may_end(service.constraints.get(constraint), ids_of(says), end)
+    return may_end(service.constraints.get(constraint), ids_of(says), ids_of("<|im_end|>")[0])
 
 
 SAFE = CALL.replace(' </tool_call>"', '"')  # the form has no markers in strings, where they are tokens
@@ -180,16 +179,10 @@ def test_a_form_that_is_too_long_with_what_is_thought_before_is_refused(template
 
 def test_what_a_format_becomes_with_thinking_is_compiled_before_it_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     here = api("x", R1)
-    checked: list[str] = []
-
-    async def check(constraint: Constraint, user: str) -> None:
-        checked.append(constraint.kind)
-        if constraint.kind == "grammar":
-            raise ConstraintError("it costs too much")
-
-    monkeypatch.setattr(here.service, "check_constraint", check)
+    costly = ConstraintError("it costs too much")
+    monkeypatch.setattr(here.service, "check_constraint", check := AsyncMock(side_effect=[None, costly, None, costly]))
     assert refused(here.chat(**FORMAT), "response_format") == "response_format: it costs too much"
-    assert checked == ["json_schema", "grammar"]
+    assert [call.args[0].kind for call in check.call_args_list] == ["json_schema", "grammar"]
     refused(here.chat(structured_outputs={"json": {"type": "integer"}}), "structured_outputs")
 
 

@@ -8,8 +8,8 @@ import pytest
 from draft_node.service.chat_support import ChatSupport, with_tools_as_text
 from tests.chats import PLAIN, function, tokenizer
 from tests.draft_node.http.ask.test_tool_constraints import NAMED, SAFE, may_end_after
-from tests.draft_node.http.ask.test_tools import CALL, OTHER, TOOLS, USER, api, call, message_of, prompt_of, streamed
-from tests.draft_node.http.fake import error_of
+from tests.draft_node.http.ask.test_tools import CALL, OTHER, TOOLS, api, call, message_of, streamed
+from tests.draft_node.http.fake import USER, error_of
 
 STRICT_TURNS = """\
 {%- for message in messages %}
@@ -26,12 +26,9 @@ RESULT = {"role": "tool", "tool_call_id": "a", "content": "sunny"}
 def test_a_call_is_an_answer(ask: Any) -> None:
     here = api(f"Let me look.\n{CALL}{OTHER}<|im_end|>", PLAIN)
     message, reason = ask(here.chat(tools=TOOLS, stream=ask is streamed))
-    assert (message["content"], message["tool_calls"], reason) == (
-        "Let me look.",
-        [call(), call("time", "{}")],
-        "tool_calls",
-    )
-    prompt = prompt_of(here)
+    assert (message["content"], reason) == ("Let me look.", "tool_calls")
+    assert message["tool_calls"] == [call(), call("time", "{}")]
+    prompt = here.prompt
     assert prompt.startswith("system: # Tools\n")
     assert f"<tools>\n{json.dumps(TOOLS[0])}\n{json.dumps(TOOLS[1])}\n</tools>" in prompt
     assert prompt.endswith("user: hi\nassistant:")
@@ -41,20 +38,20 @@ def test_a_conversation_with_calls_and_results_goes_on() -> None:
     here = api("x", PLAIN)
     turns = [{"role": "system", "content": "Be brief."}, USER, ASSISTANT, RESULT, {**RESULT, "content": "12 °C"}]
     assert here.chat(messages=turns, tools=TOOLS).status_code == 200
-    assert prompt_of(here).startswith("system: Be brief.\n\n# Tools\n")
+    assert here.prompt.startswith("system: Be brief.\n\n# Tools\n")
     spelled_call = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome </tool_call>"}}\n</tool_call>'
     results = "<tool_response>\nsunny\n</tool_response>\n<tool_response>\n12 °C\n</tool_response>"
-    assert f"user: hi\nassistant: Let me look.\n{spelled_call}\nuser: {results}\nassistant:" in prompt_of(here)
+    assert f"user: hi\nassistant: Let me look.\n{spelled_call}\nuser: {results}\nassistant:" in here.prompt
     assert here.chat(messages=turns, tools=TOOLS, tool_choice="none").status_code == 200
-    assert "# Tools" not in prompt_of(here)
-    assert results in prompt_of(here)
+    assert "# Tools" not in here.prompt
+    assert results in here.prompt
 
 
 def test_where_a_template_is_strict_the_first_question_has_the_tools() -> None:
     here = api("x", STRICT_TURNS)
     turns = [USER, ASSISTANT, RESULT, {"role": "user", "content": "And now?"}]
     assert here.chat(messages=turns, tools=TOOLS).status_code == 200
-    prompt = prompt_of(here)
+    prompt = here.prompt
     assert prompt.startswith("user: # Tools\n")
     assert "</tool_call>\n\nhi\nassistant: Let me look." in prompt
     assert prompt.endswith("user: <tool_response>\nsunny\n</tool_response>\n\nAnd now?\n")

@@ -7,21 +7,14 @@ import pytest
 
 from draft_node.http.ask.body import MAX_CONTAINERS
 from tests.chats import MISTRAL, PLAIN, QWEN3, R1, function, ids_of
-from tests.draft_node.http.fake import Api, chunks_of, error_of, refused
+from tests.draft_node.http.fake import USER, chunks_of, error_of, refused
 from tests.draft_node.http.speaking import speaking
 
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome </tool_call>"}}\n</tool_call>'
 OTHER = '\n<tool_call>\n{"name": "time", "arguments": {}}\n</tool_call>'
 ARGUMENTS = '{"city": "Rome </tool_call>"}'
 TOOLS = [function(), function("time")]
-USER = {"role": "user", "content": "hi"}
-
-
 api = speaking
-
-
-def prompt_of(here: Api) -> str:
-    return here.prompt
 
 
 def message_of(answer: Any) -> tuple[dict[str, Any], str]:
@@ -64,17 +57,11 @@ def test_an_answer_with_thinking_text_and_calls() -> None:
     here = api(f"<think>\nhm, Rome\n</think>\n\nLet me look.\n{CALL}{OTHER}<|im_end|>")
     answer = here.chat(tools=TOOLS)
     message, reason = message_of(answer)
-    assert message == {
-        "role": "assistant",
-        "content": "Let me look.",
-        "refusal": None,
-        "reasoning_content": "hm, Rome",
-        "reasoning": "hm, Rome",
-        "tool_calls": [call(), call("time", "{}")],
-    }
+    assert message.pop("tool_calls") == [call(), call("time", "{}")]
+    thought = dict.fromkeys(("reasoning", "reasoning_content"), "hm, Rome")
+    assert message == thought | {"role": "assistant", "content": "Let me look.", "refusal": None}
     assert reason == "tool_calls"
-    usage = answer.json()["usage"]
-    assert usage["completion_tokens_details"] == {"reasoning_tokens": len("\nhm, Rome\n") + 2}
+    assert answer.json()["usage"]["completion_tokens_details"] == {"reasoning_tokens": len("\nhm, Rome\n") + 2}
 
 
 @pytest.mark.thorough
@@ -98,8 +85,7 @@ def test_a_stream_says_what_the_whole_says(says: str, template: str, num_at_once
 
 def test_markers_that_are_special_tokens() -> None:
     here = api('[TOOL_CALLS]weather[ARGS]{"city": "Rome </tool_call>"}', MISTRAL)
-    answer = here.chat(tools=TOOLS)
-    made = answer.json()["choices"][0]["message"]
+    made = here.chat(tools=TOOLS).json()["choices"][0]["message"]
     assert made["content"] is None
     assert made["tool_calls"][0]["function"] == call()["function"]
     turns = [USER, made, {"role": "tool", "tool_call_id": made["tool_calls"][0]["id"], "content": "sun"}]
@@ -147,7 +133,7 @@ def test_without_tools_nothing_is_called() -> None:
         here = api(CALL)
         message, reason = message_of(here.chat(**body))
         assert (message["content"], reason) == (CALL, "stop")
-        assert "# Tools" not in prompt_of(here)
+        assert "# Tools" not in here.prompt
 
 
 def test_logprobs_tell_all_tokens() -> None:
@@ -162,14 +148,11 @@ def test_logprobs_tell_all_tokens() -> None:
 def test_conversations_with_calls_as_the_template_writes_them() -> None:
     here = api("x")
     calls = [{"id": "1", **call(arguments='{"city":"Rome"}')}]
-    turns = [
-        USER,
-        {"role": "assistant", "content": None, "tool_calls": calls, "reasoning_content": "hm"},
-        {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "sun"}]},
-    ]
-    assert here.chat(messages=turns, tools=TOOLS[:1]).status_code == 200
+    calling = {"role": "assistant", "content": None, "tool_calls": calls, "reasoning_content": "hm"}
+    result = {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "sun"}]}
+    assert here.chat(messages=[USER, calling, result], tools=TOOLS[:1]).status_code == 200
     tool = json.dumps({**TOOLS[0]}, ensure_ascii=False)
-    assert prompt_of(here) == (
+    assert here.prompt == (
         f"<|im_start|>system\n# Tools\n<tools>\n{tool}\n</tools>\nAnswer with <tool_call>\n"
         '{"name": ..., "arguments": ...}\n</tool_call><|im_end|>\n<|im_start|>user\nhi<|im_end|>\n'
         "<|im_start|>assistant\n"
@@ -194,7 +177,7 @@ def test_conversations_with_calls_as_the_template_writes_them() -> None:
 def test_thinking_switched_on_and_off(body: dict[str, Any], thinks: bool) -> None:
     here = api("x")
     assert here.chat(**body).status_code == 200
-    assert prompt_of(here).endswith("</think>\n\n") is not thinks
+    assert here.prompt.endswith("</think>\n\n") is not thinks
 
 
 def test_what_the_node_sets_counts_where_the_request_does_not_say() -> None:
@@ -202,8 +185,7 @@ def test_what_the_node_sets_counts_where_the_request_does_not_say() -> None:
     here.chat()
     here.chat(reasoning_effort="low")
     here.chat(chat_template_kwargs={"enable_thinking": True})
-    ends = [prompt.endswith("</think>\n\n") for prompt in here.service.prompts]
-    assert ends == [True, False, False]
+    assert [prompt.endswith("</think>\n\n") for prompt in here.service.prompts] == [True, False, False]
 
 
 DEEP: dict[str, Any] = {}
@@ -232,11 +214,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"chat_template_kwargs": {"enable_thinking": "x" * 20_000}}, "chat_template_kwargs", "at most 16384 characters"),
     ({"chat_template_kwargs": {f"a{i}": 1 for i in range(17)}}, "chat_template_kwargs", "at most 16 members"),
     ({"chat_template_kwargs": 1}, "chat_template_kwargs", "must be an object"),
-    (
-        {"messages": [NO_OBJECT, USER]},
-        "messages.0.tool_calls.0.function.arguments",
-        "must be a JSON object as a string",
-    ),
+    ({"messages": [NO_OBJECT, USER]}, "messages.0.tool_calls.0.function.arguments", "must be a JSON object as a st"),
 ]
 
 

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from draft_node.http.schema.strict import IGNORED, MAX_IGNORED
+from tests.chats import function
+from tests.draft_node.http.ask.test_tools import call
 from tests.draft_node.http.fake import USER, Api, ignored_of, refused
 from tests.draft_node.http.speaking import speaking
 
@@ -15,10 +17,9 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA",
 SOUND = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
 FILE = {"type": "file", "file": {"file_data": "AAAA"}}
 SEEN, HEARD, READ = (f"Look:\n[{what} that this model cannot read]" for what in ("an image", "a recording", "a file"))
-CALL = {"id": "c1", "type": "function", "function": {"name": "shoot", "arguments": "{}"}}
-CALLING = {"role": "assistant", "tool_calls": [CALL]}
+CALLING = {"role": "assistant", "tool_calls": [{"id": "c1", **call("shoot", "{}")}]}
 BY_A_TOOL = {"role": "tool", "tool_call_id": "c1"}
-TOOLS = [{"type": "function", "function": {"name": "shoot"}}]
+TOOLS = [function("shoot")]
 ASSISTANT = {"role": "assistant", "content": "A cat."}
 
 
@@ -26,7 +27,7 @@ ASSISTANT = {"role": "assistant", "content": "A cat."}
 @pytest.mark.parametrize("name", sorted(IGNORED))
 def test_what_is_for_other_servers_is_ignored_and_said(api: Api, name: str, stream: bool) -> None:
     for ask in (api.complete, api.chat):
-        assert ignored_of(ask(**{name: {"any": ["thing"]}}, stream=stream)) == [name]
+        assert ignored_of(ask(**{name: {"any": ["thing"]}}, stream=stream, max_tokens=1)) == [name]
 
 
 def test_nothing_is_said_where_nothing_is_ignored(api: Api) -> None:
