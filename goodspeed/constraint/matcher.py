@@ -154,16 +154,11 @@ class Matcher:
         state = self._states[-1]
         if state is State.FREE and tuple(self._tokens[-len(self._after) :]) == self._after:
             state = State.WITHIN
-        elif state is State.FREE and token in self._table.eos_ids:
+        elif state in (State.FREE, State.WITHIN) and token in self._table.eos_ids:
             state = State.OVER
-        elif state is State.WITHIN:
-            state = self._consume(token)
+        elif state is State.WITHIN and self.inner.try_consume_tokens([token]) != 1:
+            state = State.BROKEN
         self._states.append(state)
-
-    def _consume(self, token: int) -> State:
-        if token in self._table.eos_ids:
-            return State.OVER
-        return State.WITHIN if self.inner.try_consume_tokens([token]) == 1 else State.BROKEN
 
     def _pop(self) -> None:
         self._tokens.pop()
