@@ -135,13 +135,6 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
     return config
 
 
-def _gguf(name: str) -> UnsupportedModelError:
-    return UnsupportedModelError(
-        f"{name}: its weights are GGUF files; download one (`hf download`) and name that file, or use the original "
-        "checkpoint, with config.json and *.safetensors"
-    )
-
-
 def _has_only_gguf(name: str, folder: Path) -> bool:
     """True if a checkpoint has its weights only as GGUF; the hub's are judged by name, since GGUF is not downloaded."""
     if any(folder.glob("*.safetensors")):
@@ -151,7 +144,10 @@ def _has_only_gguf(name: str, folder: Path) -> bool:
 
 def _refuse_files(name: str, folder: Path) -> None:
     if _has_only_gguf(name, folder):
-        raise _gguf(name)
+        raise UnsupportedModelError(
+            f"{name}: its weights are GGUF files; download one (`hf download`) and name that file, or use the original "
+            "checkpoint, with config.json and *.safetensors"
+        )
     config = read_config(name, folder)
     if "auto_map" in config:
         raise UnsupportedModelError(

@@ -83,7 +83,8 @@ def load(
         bits = check_bits(checkpoint, columns, exact=is_exact)
     checkpoint = replace(checkpoint, model_fingerprint=_fingerprint(read.identity, compiled, bits))
     compiled.measure_changes()  # from now on passes have spare rows; the trial's had none
-    compiled.packed()
+    if read.constants is not None:
+        read.constants.leave_memory()  # OpenVINO has packed them in its first pass
     return checkpoint
 
 
