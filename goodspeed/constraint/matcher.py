@@ -110,8 +110,6 @@ class Matcher:
         self._begun = grammars.compiled_matcher(self.constraint, self._table)
         return self._begun
 
-    # -- the text ------------------------------------------------------------------------------------------------------
-
     def _restart(self) -> None:
         self._begun = None
         self._tokens: list[int] = []

@@ -222,8 +222,6 @@ class PagePool:
         counts = np.bincount(np.searchsorted(ends, first, side="right"), minlength=len(parts))
         return [int(count) for count in counts[1:]]
 
-    # -- within ----------------------------------------------------------------------------------------------------
-
     @property
     def _num_empty(self) -> int:
         return self.num_pages - self._num_touched + len(self._freed)

@@ -95,9 +95,6 @@ class CountedTexts:
     def forget(self, key: Hashable) -> None:
         self._kept.pop(key, None)
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
 
 def num_common(one: Sequence[int], other: Sequence[int]) -> int:
     """Returns the length of the common prefix."""
