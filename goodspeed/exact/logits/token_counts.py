@@ -30,7 +30,6 @@ class TextCounts:
 
     @property
     def in_prompt(self) -> NDArray[np.int64]:
-        """Counts of `tokens` in the prompt."""
         return self._counts[_PROMPT, : len(self._places)]
 
     @property
