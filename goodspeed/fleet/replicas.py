@@ -63,7 +63,6 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def round_model(self) -> Linear:
-        """Model of the seconds that a round takes."""
         return Linear(self.fixed_s, self.token_s, self.session_s, self.context_s)
 
 

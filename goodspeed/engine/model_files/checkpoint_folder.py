@@ -190,7 +190,6 @@ def refuse_weights(name: str, folder: Path) -> None:
 
 
 def weight_files(name: str, folder: Path) -> list[Path]:
-    """Returns the files of a folder's weights."""
     return [folder / file for file in ([SINGLE] if (folder / SINGLE).exists() else _shards(name, folder))]
 
 

@@ -58,7 +58,6 @@ class Builder:
         self.caches: list[Node] = []
 
     def build(self) -> ov.Model:
-        """See `build`."""
         embedding = self._matrix("token_embd.weight")
         # of each token, the row of the embedding
         ids = self.ids if self.kept is None else ops.gather(constant(self.kept.nearest), self.ids, _integer(0))

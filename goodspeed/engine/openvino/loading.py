@@ -123,12 +123,10 @@ def has_int8() -> bool:
 
 
 def start(checkpoint: Checkpoint, **size: Any) -> Engine:
-    """Returns the engine; see `OpenVinoEngine`."""
     return OpenVinoEngine(checkpoint, **size)
 
 
 def token_bytes(checkpoint: Checkpoint) -> int:
-    """Returns the bytes of a token in the KV cache."""
     compiled: Compiled = checkpoint.model
     return compiled.page_bytes // PAGE_SIZE
 

@@ -45,8 +45,6 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a pass."""
-
     tokens: Ints  # [num_rows]
     positions: Ints  # [num_rows] in their texts
     pages: Ints  # pages up to each row's own position, row after row

@@ -195,7 +195,6 @@ class PagePool:
                 self._prefix_cache.withdraw(page)
 
     def references(self, page: int) -> int:
-        """Returns the number of sessions that use a page."""
         return self._prefix_cache.references(page)
 
     def withdraw_all(self, keys: Sequence[Hashable]) -> Pages:
