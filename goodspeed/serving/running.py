@@ -199,12 +199,7 @@ def bind_http(http: str | None, api_key: str | None) -> "BoundAddress | None":
 
 
 def find_model(
-    name: str,
-    reporter: Reporter,
-    device: str = "cpu",
-    dtype: str = "auto",
-    num_ranks: int = 1,
-    engine: str = "auto",
+    name: str, reporter: Reporter, device: str = "cpu", dtype: str = "auto", num_ranks: int = 1, engine: str = "auto"
 ) -> None:
     """Downloads a hub model unless it is on disk; raises a GoodSpeedError if there is none, or nothing to run it so."""
     from goodspeed.engine.model_files import finding

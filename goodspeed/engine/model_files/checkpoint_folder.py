@@ -34,11 +34,7 @@ LFS_POINTER = b"version https://git-lfs"
 """The first bytes of a Git LFS pointer file."""
 
 
-def say_nothing(text: str, *values: object) -> None:
-    """Ignores a status line; the default of `say`."""
-
-
-def find_folder(name: str, say: Callable[..., None] = say_nothing) -> Path:
+def find_folder(name: str, say: Callable[..., None] = lambda *_: None) -> Path:
     """Returns the folder of a checkpoint, with config.json and safetensors; downloads it if necessary.
 
     say: called with a %-format and its values when a download begins, which may take minutes.
