@@ -106,7 +106,7 @@ class LocalHost:
 
 
 def is_local(host: str) -> bool:
-    """True if a Host header or a URL's host, with or without a port, names loopback."""
+    """True if a Host header, with or without a port, names loopback."""
     name = re.sub(r":\d+\Z", "", host).strip("[]")
     try:
         return name.lower() == "localhost" or ipaddress.ip_address(name).is_loopback
