@@ -3,7 +3,6 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Any
@@ -59,7 +58,7 @@ def run(namespace: argparse.Namespace) -> int:
     from goodspeed.engine import engines  # after the options are checked: torch takes seconds
 
     checkpoint = engines.load(config.model, generation_config=config.generation_config, **config.computed_by)
-    result = generate(config, checkpoint, ignore if namespace.json else show)
+    result = generate(config, checkpoint, shows=not namespace.json)
     if namespace.json:
         print_json(result)
     else:
@@ -68,8 +67,8 @@ def run(namespace: argparse.Namespace) -> int:
     return 0
 
 
-def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable[[str], None]) -> dict[str, Any]:
-    """Generates a text; returns the whole result. on_text: receives the text piece by piece.
+def generate(config: GenerateConfig, checkpoint: "Checkpoint", *, shows: bool = False) -> dict[str, Any]:
+    """Generates a text; returns the whole result. shows: also prints the text piece by piece.
 
     The result's `token_ids` include the token that completes a stop string; the text ends where the stop string begins.
     """
@@ -93,12 +92,14 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
         for token in tokens:
             token_ids.append(token)
             pieces.append(leading.push(finder.push(stream.push([token]))))
-            on_text(pieces[-1])
+            if shows:
+                print(pieces[-1], end="", flush=True)
             if finder.found is not None:
                 break
     elapsed_s = time.perf_counter() - started
     pieces.append(leading.push(finder.push(stream.end()) + finder.end()))
-    on_text(pieces[-1])
+    if shows:
+        print(pieces[-1], end="", flush=True)
     return {
         "model": config.model,
         "prompt": config.prompt,
@@ -117,11 +118,3 @@ def _say_if_cut(config: GenerateConfig, num_prompt: int, context_len: int) -> No
         what = "--max-tokens %d is reduced to %d: the model's context has %d tokens, and the prompt takes %d of them; "
         what += "a text that fills the context ends with finish_reason length"
         Reporter("goodspeed").say(what, config.max_tokens, room, context_len, num_prompt)
-
-
-def show(text: str) -> None:
-    print(text, end="", flush=True)
-
-
-def ignore(text: str) -> None:
-    """Drops a piece of text: with --json the text is printed as a whole."""

@@ -8,7 +8,6 @@ satisfies the schema.
 import json
 import re
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import msgspec
@@ -40,10 +39,8 @@ _TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"i?|/(?:\\.|[^/\\\n])+/[imslux]*|//[^\n]*
 _NAMED = re.compile(rf"{_TEXT.pattern}|(?P<name><[^<>\s\[\]]+>)")
 _DIRECTIVE = re.compile(r"%(?!ignore\b|import\b)\w*")
 
-NO_IDS: Mapping[str, int] = MappingProxyType({})
 
-
-def to_grammar(constraint: Constraint, special_ids: Mapping[str, int] = NO_IDS) -> str:
+def to_grammar(constraint: Constraint, special_ids: Mapping[str, int]) -> str:
     """Returns llguidance's grammar for a constraint; ConstraintError with the reason if its source is invalid.
 
     special_ids: of special tokens by name, which a grammar may have: there they are written as ids.

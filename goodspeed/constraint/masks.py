@@ -31,7 +31,8 @@ class Batch:
     """Makes the masks of many texts at once. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._executor = LLExecutor(max(1, min(MAX_THREADS, _num_cores() // 2)))
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._executor = LLExecutor(max(1, min(MAX_THREADS, cores // 2)))
 
     def prepare(self, asked: Sequence[Asked], num_words: int) -> Callable[[], list[NDArray[np.int32]]]:
         """Advances the matchers of chains to the end of their outputs, and returns a function that makes the masks.
@@ -64,8 +65,3 @@ class Batch:
             else one.matcher.allowed(one.output, one.drafted, one.parents)
             for one, first in pairs
         ]
-
-
-def _num_cores() -> int:
-    """Counts the cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

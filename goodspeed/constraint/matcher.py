@@ -110,8 +110,6 @@ class Matcher:
         self._begun = grammars.compiled_matcher(self.constraint, self._table)
         return self._begun
 
-    # -- the text ------------------------------------------------------------------------------------------------------
-
     def _restart(self) -> None:
         self._begun = None
         self._tokens: list[int] = []
@@ -154,16 +152,11 @@ class Matcher:
         state = self._states[-1]
         if state is State.FREE and tuple(self._tokens[-len(self._after) :]) == self._after:
             state = State.WITHIN
-        elif state is State.FREE and token in self._table.eos_ids:
+        elif state in (State.FREE, State.WITHIN) and token in self._table.eos_ids:
             state = State.OVER
-        elif state is State.WITHIN:
-            state = self._consume(token)
+        elif state is State.WITHIN and self.inner.try_consume_tokens([token]) != 1:
+            state = State.BROKEN
         self._states.append(state)
-
-    def _consume(self, token: int) -> State:
-        if token in self._table.eos_ids:
-            return State.OVER
-        return State.WITHIN if self.inner.try_consume_tokens([token]) == 1 else State.BROKEN
 
     def _pop(self) -> None:
         self._tokens.pop()

@@ -6,7 +6,7 @@ loses what cannot be kept instead.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any
 
@@ -184,15 +184,12 @@ class _Rewriter:
         found = {key: value for key, value in part.items() if key != "oneOf"}
         return {**found, "allOf": [*members_of(part, "allOf"), {"anyOf": members}]}
 
-    def _referred(self, part: Part) -> Any:
-        return self._defs.get(part["$ref"].removeprefix(PLACE), True)
-
     def _together(self, part: Any) -> list[Part]:
         """Returns the parts that apply together with a part: itself, and those to which it refers."""
         found = list[Part]()
         while isinstance(part, dict) and len(found) < MAX_CHAIN:
             found.append(part)
-            part = self._referred(part) if "$ref" in part else None
+            part = self._defs.get(part["$ref"].removeprefix(PLACE)) if "$ref" in part else None
         return found
 
     def _are_apart(self, one: Any, other: Any, depth: int) -> bool:
@@ -212,14 +209,9 @@ class _Rewriter:
         left, right = one.get("properties"), other.get("properties")
         if kinds != {"object"} or not isinstance(left, dict) or not isinstance(right, dict):
             return False
-        return any(
-            name in left and name in right and self._are_apart(left[name], right[name], depth + 1)
-            for name in _required((one, other))
-        )
-
-
-def _required(parts: Iterable[Part]) -> set[str]:
-    return {str(name) for part in parts for name in members_of(part, "required")}
+        required = {str(name) for part in (one, other) for name in members_of(part, "required")}
+        both = required & left.keys() & right.keys()
+        return any(self._are_apart(left[name], right[name], depth + 1) for name in both)
 
 
 def _key(value: Any) -> Any:

@@ -56,11 +56,6 @@ class _Cache:
     shares: bool = False  # other sessions may use its cached prefix
 
     @property
-    def children(self) -> dict[tuple[int, int], int]:
-        """Returns the row of each node, by its token and the row of its parent."""
-        return dict(zip(self.nodes, range(len(self.nodes)), strict=True))
-
-    @property
     def length(self) -> int:
         return len(self.tokens) + len(self.nodes)
 
@@ -119,7 +114,7 @@ class Caches:
         at, needed = BASE, dict[int, int]()
         if num_kept < len(cache.tokens) or not cache.nodes:
             return way, needed
-        children = cache.children
+        children = {node: row for row, node in enumerate(cache.nodes)}  # by token, and the parent's row
         for token in job.text[num_kept : num_kept + len(cache.nodes)]:
             row = children.get((token, at))
             if row is None:
@@ -153,9 +148,7 @@ class Caches:
 
     def waits_for_another(self, job: UnfinishedProposal) -> bool:
         """Returns True if another job of this step prefills the same prefix: one step later it is cached."""
-        if job.session_id in self.pool:
-            return False
-        return self._upcoming(job) in self._being_prefilled
+        return job.session_id not in self.pool and self._upcoming(job) in self._being_prefilled
 
     def reserve(self, job: UnfinishedProposal, jobs: Mapping[bytes, UnfinishedProposal], width: int) -> Feed | None:
         """Reserves pages for a job's input of this step. None: the context or the pool does not suffice, or the text
@@ -263,7 +256,6 @@ class Caches:
         self._caches[session_id] = _Cache(is_known=cache.is_known, shares=cache.shares)
 
     def num_cached(self, job: UnfinishedProposal) -> int:
-        """Returns how many tokens of the job's text are cached."""
         return len(self._caches[job.session_id].tokens)
 
     def publish(self, job: UnfinishedProposal) -> None:

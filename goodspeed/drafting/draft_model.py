@@ -68,7 +68,6 @@ class DraftModel(ABC):
         """Releases resources that would outlive the process."""
 
     def _begin(self, job: UnfinishedProposal) -> None:
-        """Adds a proposal, which replaces an unfinished one of the same session."""
         if (replaced := self._jobs.get(job.session_id)) is not None:
             job.take_over(replaced)
         self._jobs[job.session_id] = job

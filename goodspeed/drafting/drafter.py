@@ -47,8 +47,7 @@ class Drafter(DraftModel):
     ) -> None:
         """kind, k: form of the distributions under the ratio rule (`proposals.make`).
 
-        constraints: compiler for structured output; None: drafts ignore constraints. max_width: most leaves per session
-        and step; 1: alternatives are not extended.
+        max_width: most leaves per session and step; 1: alternatives are not extended.
         """
         super().__init__(constraints)
         self.checkpoint = checkpoint
@@ -71,7 +70,6 @@ class Drafter(DraftModel):
         return min(self.checkpoint.num_tokens, self.vocab_size)
 
     def add(self, propose: Propose) -> None:
-        """Starts a proposal, which replaces an unfinished one of the same session."""
         job = UnfinishedProposal(
             propose, min(propose.length, self._longest(propose.request)), is_narrow=self.widths.max_width == 1
         )

@@ -45,11 +45,6 @@ class UnfinishedProposal:
     def text(self) -> tuple[int, ...]:
         return self.propose.tokens
 
-    @property
-    def drafted(self) -> list[int]:
-        """Tokens drafted so far, without those of the Propose."""
-        return self.tree.tokens[len(self.propose.tree.tokens) :]
-
     def path(self, node: int) -> list[int]:
         """Returns the drafted tokens from the base to the node, the node included."""
         return [self.tree.tokens[each] for each in self.tree.path(node)]

@@ -111,7 +111,6 @@ def start(checkpoint: Checkpoint, **size: Any) -> Engine:
 
 
 def token_bytes(checkpoint: Checkpoint) -> int:
-    """Returns the bytes of a token in a model's KV cache."""
     return ENGINES.find(checkpoint.engine).token_bytes(checkpoint)
 
 

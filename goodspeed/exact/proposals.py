@@ -14,7 +14,7 @@ The byte layout is in `proposal_bytes.py`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,19 +32,6 @@ TOLERANCE = 0.02
 _TOP_WEIGHT = 65535
 
 
-_Ids: TypeAlias = slice | NDArray[Any]
-
-
-class Proposal(Protocol):
-    """Distributions [batch, vocab], rounded to the values that are sampled from and sent."""
-
-    def sample(self, noise: Tensor) -> Tensor:
-        """Draws tokens [batch] at noise [batch], uniform in [0, 1)."""
-
-    def pack(self) -> list[bytes]:
-        """Returns each row as one position; joined, a draft's are its `Draft.proposal`. Waits for the device."""
-
-
 @dataclass(frozen=True)
 class Dense:
     """Every probability of the vocabulary, rounded to fp32 or fp16."""
@@ -52,9 +39,11 @@ class Dense:
     values: Tensor  # [batch, vocab] fp32 or fp16
 
     def sample(self, noise: Tensor) -> Tensor:
+        """Draws tokens [batch] at noise [batch], uniform in [0, 1)."""
         return draw(self.values, noise)
 
     def pack(self) -> list[bytes]:
+        """Returns each row as one position; joined, a draft's are its `Draft.proposal`. Waits for the device."""
         kind = 2 if self.values.dtype == torch.float16 else 1
         rows = self.values.cpu().numpy().astype(LAYOUTS[kind].values)
         return [HEADER.pack(kind, len(row)) + row.tobytes() for row in rows]
@@ -82,7 +71,7 @@ class Lattice:
         return positions
 
 
-def make(probs: Tensor, kind: str = "lattice", *, k: int = 64) -> Proposal:
+def make(probs: Tensor, kind: str = "lattice", *, k: int = 64) -> Dense | Lattice:
     """Rounds probs [batch, vocab] to a proposal. kind: one of KINDS. k: tokens of a lattice, 1..256.
 
     Raises ConfigError for an unknown kind or a k out of range.
@@ -128,7 +117,7 @@ def decode(data: bytes, num_positions: int, vocab_size: int, tokens: Sequence[in
 
 def _entries(
     data: bytes, layout: Layout, start: int, num_entries: int, vocab_size: int
-) -> tuple[_Ids, NDArray[np.float64]]:
+) -> tuple[slice | NDArray[np.int64], NDArray[np.float64]]:
     if layout.ids is None:
         return slice(num_entries), _dense_values(np.frombuffer(data, layout.values, num_entries, start))
     ids = np.frombuffer(data, layout.ids, num_entries, start).astype(np.int64)

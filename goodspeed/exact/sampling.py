@@ -99,11 +99,9 @@ def sample(probs: Tensor, seeds: Tensor, positions: Tensor, *, greedy: bool = Fa
     """
     if greedy:
         return _argmax(probs)
-    step = rows_at_once(probs)
-    if len(probs) <= step:
-        return _first_arrival(probs, match_noise(seeds, positions, probs.shape[-1]))
+    step, vocab = rows_at_once(probs), probs.shape[-1]
     parts = zip(*(torch.split(each, step) for each in (probs, seeds, positions)), strict=True)
-    return torch.cat([_first_arrival(rows, match_noise(seed, at, rows.shape[-1])) for rows, seed, at in parts])
+    return torch.cat([_argmax(_arrivals(rows, match_noise(seed, at, vocab))) for rows, seed, at in parts])
 
 
 def choose(logits: Tensor, sampling: SamplingBatch, positions: Tensor, *, num_tokens: int | None = None) -> Tensor:
@@ -193,13 +191,8 @@ def draw(weights: Tensor, noise: Tensor) -> Tensor:
     return (sums > level).to(torch.uint8).argmax(-1)  # argmax gives the first of equals
 
 
-def _first_arrival(probs: Tensor, noise: Tensor) -> Tensor:
-    """Returns the token [batch] with the largest p / Exp: the first arrival at these rates. Overwrites the noise."""
-    return _argmax(_arrivals(probs, noise))
-
-
 def _arrivals(probs: Tensor, noise: Tensor) -> Tensor:
-    """Returns p / Exp [batch, vocab]. Overwrites the noise."""
+    """Returns p / Exp [batch, vocab], whose largest is the first arrival at these rates. Overwrites the noise."""
     return torch.div(probs, noise, out=noise) if probs.dtype == noise.dtype else probs / noise
 
 

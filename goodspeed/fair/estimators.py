@@ -3,8 +3,6 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from goodspeed.errors import ConfigError
 
 SMALLEST_RATE = 1e-6  # an acceptance rate stays within [SMALLEST_RATE, 1 - SMALLEST_RATE]
@@ -78,7 +76,7 @@ class GoodputEstimator:
         """
         if not (rounds >= 1 and 0.0 <= tokens < math.inf):
             raise ValueError(f"{tokens} tokens over {rounds} rounds is impossible")
-        keep = 1.0 - self.beta if rounds == 1 else float(np.exp(rounds * log_keep(self.beta)))
+        keep = (1.0 - self.beta) ** rounds
         self.value = max(keep * self.value + (1.0 - keep) * (tokens / rounds), SMALLEST_GOODPUT)
 
 
@@ -86,11 +84,6 @@ def _share(name: str, value: float) -> float:
     if not 0.0 < value <= 1.0:
         raise ConfigError(f"{name} is {value}; a smoothing parameter must lie within (0, 1]")
     return float(value)
-
-
-def log_keep(beta: float) -> float:
-    """Returns the logarithm of the share of `value` that remains after a round."""
-    return math.log1p(-beta) if beta < 1.0 else -math.inf
 
 
 def _inside(rate: float) -> float:

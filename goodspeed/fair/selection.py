@@ -20,9 +20,7 @@ from operator import mul
 from typing import NamedTuple
 
 from goodspeed.errors import ConfigError
-
-BASE = -1
-"""Parent index of a first node: the base, the newest decided token."""
+from goodspeed.exact.trees import BASE
 
 SLACK = 1e-12
 """Tolerance for comparing a need with a sum of rounded products."""

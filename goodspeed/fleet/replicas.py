@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from goodspeed.fair.round_time import Linear
 from goodspeed.wire.enrolled import Key
 from goodspeed.wire.fields import MAX_REPLICAS as MAX_REPLICAS
-from goodspeed.wire.fields import Label, Name
+from goodspeed.wire.fields import Label, Name, Seconds
 
 MAX_OWED = 64
 """Most promised prompts in a load; beyond that, only the tightest."""
@@ -18,7 +18,6 @@ MAX_PACES = 256
 """Most TPOTs in a load; beyond that, the slowest are merged into one."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 40)]
-Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e6)]
 Endpoint: TypeAlias = Annotated[str, Meta(min_length=8, max_length=256, pattern=r"^tcp://[!-~]+:[0-9]{1,5}\Z")]
 
 
@@ -64,7 +63,6 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def round_model(self) -> Linear:
-        """Model of the seconds that a round takes."""
         return Linear(self.fixed_s, self.token_s, self.session_s, self.context_s)
 
 

@@ -30,7 +30,6 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"two replicas have the {what} {twice}")
 
     def find(self, name: str) -> Replica | None:
-        """Returns the replica of that name; None if there is none."""
         return next((replica for replica in self.replicas if replica.name == name), None)
 
 

@@ -137,15 +137,11 @@ class GrowingText:
         compared, so that long texts take no longer; an undetected difference costs a few drafts.
         """
         known = len(self)
-        begins_alike = array("i", tokens[max(known - COMPARED, 0) : known]) == self._end(COMPARED)
+        begins_alike = array("i", tokens[max(known - COMPARED, 0) : known]) == self.end(COMPARED)
         if begins_alike and len(tokens) >= known and len(tokens) <= FULL * self._chains.num_buckets:
             self._chains.append(tokens[known:])
         else:
             self._begin(tokens)
-
-    def context(self) -> array[int]:
-        """Returns the text's final tokens, at most `MAX_ORDER`."""
-        return self._end(MAX_ORDER)
 
     def match(self, end: array[int], found: Found) -> None:
         """Adds the newest `MAX_PLACES` places in `tokens` whose preceding tokens match those of `end`."""
@@ -156,7 +152,7 @@ class GrowingText:
         """The text after one `BORDER`. `draft` appends its tokens temporarily, since a match may continue into them."""
         return self._chains.tokens
 
-    def _end(self, num_tokens: int) -> array[int]:
+    def end(self, num_tokens: int) -> array[int]:
         return self._chains.tokens[max(len(self) - num_tokens, 0) + 1 :]
 
     def _begin(self, tokens: Sequence[int]) -> None:

@@ -19,7 +19,7 @@ class Matches(NamedTuple):
 
 def find(text: GrowingText, histories: Sequence[NgramIndex]) -> list[Matches]:
     """Returns the matches of the text's end, longest first; from each source at most the newest `MAX_PLACES`."""
-    end = text.context()
+    end = text.end(MAX_ORDER)
     if len(end) < MIN_ORDER:
         return []
     found: Found = {}

@@ -51,12 +51,7 @@ class ModelSettings(Settings):
     @property
     def computed_by(self) -> dict[str, Any]:
         """The options of `engines.load`."""
-        return {
-            "engine": self.engine,
-            "device": self.device,
-            "dtype": self.dtype,
-            "num_threads": self.threads or 1,
-        }
+        return {"engine": self.engine, "device": self.device, "dtype": self.dtype, "num_threads": self.threads or 1}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,12 +14,10 @@ from goodspeed.serving.starting import STATUSES, USAGE
 WIDTH = 100
 
 
-class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Formats the help in at most WIDTH columns, with short options and their help on one line."""
-
-    def __init__(self, prog: str) -> None:
-        width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
-        super().__init__(prog, max_help_position=27, width=width)
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """Returns a formatter of at most WIDTH columns, with short options and their help on one line."""
+    width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=27, width=width)
 
 
 class CommandLine(argparse.ArgumentParser):
@@ -37,7 +35,7 @@ class CommandLine(argparse.ArgumentParser):
         self._hints = hints or {}
         parts = [f"example:\n  {example}"] if example else []
         options.setdefault("epilog", "\n\n".join([*parts, STATUSES]))
-        super().__init__(formatter_class=HelpFormatter, **options)
+        super().__init__(formatter_class=_formatter, **options)
         if version:
             self.add_argument("--version", action="version", version=f"{self.prog} {__version__}")
 

@@ -56,7 +56,6 @@ def add_common_options(
 
 
 def daemon_parser(name: str, settings: type[Settings], *, description: str, example: str) -> argparse.ArgumentParser:
-    """Returns the parser of a node with these settings."""
     parser = CommandLine(prog=name, description=description, example=example, version=True)
     add_options(parser, settings)
     add_common_options(parser)
@@ -108,26 +107,23 @@ def prepare(log_level: str, name: str) -> None:
 
 
 def _run(name: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int]) -> int:
-    """Parses and runs; raises a failure of standard output, unless another error is raised."""
+    """Parses and runs; raises a failure of standard output, unless another error is raised.
+
+    ConfigError for a path that may not be looked at, or that cannot exist.
+    """
     try:
         namespace = parser.parse_args()
         prepare(getattr(namespace, "log_level", "warning"), name)
-        status = _named(body, namespace)
+        status = body(namespace)
     except SystemExit:  # for example after --help
         output.check()
         raise
-    output.check()
-    return status
-
-
-def _named(body: Callable[[argparse.Namespace], int], namespace: argparse.Namespace) -> int:
-    """Runs the body. ConfigError for a path that may not be looked at, or that cannot exist."""
-    try:
-        return body(namespace)
     except OSError as error:
         if error.errno not in BAD_PATH or not isinstance(error.filename, str | bytes):
             raise
         raise ConfigError(f"{sanitize(os.fsdecode(error.filename))}: {reason(error)}") from None
+    output.check()
+    return status
 
 
 def first_of(error: BaseException) -> BaseException:
@@ -203,12 +199,7 @@ def bind_http(http: str | None, api_key: str | None) -> "BoundAddress | None":
 
 
 def find_model(
-    name: str,
-    reporter: Reporter,
-    device: str = "cpu",
-    dtype: str = "auto",
-    num_ranks: int = 1,
-    engine: str = "auto",
+    name: str, reporter: Reporter, device: str = "cpu", dtype: str = "auto", num_ranks: int = 1, engine: str = "auto"
 ) -> None:
     """Downloads a hub model unless it is on disk; raises a GoodSpeedError if there is none, or nothing to run it so."""
     from goodspeed.engine.model_files import finding

@@ -222,7 +222,6 @@ class VerifyChannel:
             return Received(peer, error, num_bytes, principal)
 
     def close(self) -> None:
-        """Closes the channel; queued messages are still sent, within the transport's linger time."""
         self.transport.close()
 
 

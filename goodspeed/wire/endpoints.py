@@ -36,7 +36,7 @@ def parse_endpoint(endpoint: str, trusted_network: bool, doing: str) -> Endpoint
     if doing == "connecting" and port == 0:
         raise ConfigError(f"{endpoint}: a port to connect to is 1 to 65535")
     host = match[1].strip("[]")
-    addresses = ["::"] if host == "*" else _resolve(host)
+    addresses = ["::"] if host == "*" else resolve(host)
     if not trusted_network and not _are_loopback(addresses):
         raise ConfigError(
             f"{DOING[doing]} {endpoint} needs keys, a loopback address, or --trusted-network (if only machines you "
@@ -50,7 +50,7 @@ def parse_endpoint(endpoint: str, trusted_network: bool, doing: str) -> Endpoint
 def is_loopback(endpoint: str) -> bool:
     """True if only this machine reaches tcp://HOST:PORT; TransportError for an unknown host."""
     host = endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
-    return host != "*" and _are_loopback(_resolve(host))
+    return host != "*" and _are_loopback(resolve(host))
 
 
 def _are_loopback(addresses: Sequence[str]) -> bool:
@@ -68,7 +68,8 @@ def cannot_bind(endpoint: str, number: int, why: str) -> TransportError:
     return TransportError(f"cannot bind {endpoint}: {why}; {what_to_do}")
 
 
-def _resolve(host: str) -> list[str]:
+def resolve(host: str) -> list[str]:
+    """Returns the IP addresses of a host; TransportError for an unknown one."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:  # a name with an empty or too long part is a UnicodeError

@@ -73,7 +73,6 @@ def read_draft_pair(path: str) -> KeyPair:
 
 
 def read_verify_key(path: str) -> VerifyKey:
-    """Reads the verify node's public file."""
     return _read(
         path, "--verify-key", VerifyKey, "give the public file (.pub) that `goodspeed keygen verify` made there"
     )

@@ -42,27 +42,10 @@ from goodspeed.wire.generation import Slo as Slo
 from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Welcome
 
 
-def _check_aligned(tokens: Sequence[int], logprobs: Sequence[object]) -> None:
-    """Raises ValueError unless there are as many logprobs as tokens; msgspec turns it into a ValidationError."""
-    if len(tokens) != len(logprobs):
-        raise ValueError(f"{len(logprobs)} logprobs for {len(tokens)} tokens")
-
-
-def _check_probabilities(tokens: Sequence[int], probabilities: bytes) -> None:
-    """Raises ValueError unless every token has a probability code, or none has."""
-    if probabilities and len(probabilities) != len(tokens):
-        raise ValueError(f"{len(probabilities)} probabilities for {len(tokens)} tokens")
-
-
-def _check_parents(tokens: Sequence[int], parents: bytes | None) -> None:
-    """Raises ValueError unless every token's parent comes before the token; None: a chain, no parents."""
-    if parents is None:
-        return
-    if len(parents) != len(tokens):
-        raise ValueError(f"{len(parents)} parents for {len(tokens)} tokens")
-    for node, parent in enumerate(parents):
-        if parent > node:
-            raise ValueError(f"token {node} follows token {parent - 1}, which does not precede it")
+def _check_aligned(tokens: Sequence[int], others: Sequence[object], what: str = "logprobs") -> None:
+    """Raises ValueError unless there are as many others as tokens; msgspec turns it into a ValidationError."""
+    if len(tokens) != len(others):
+        raise ValueError(f"{len(others)} {what} for {len(tokens)} tokens")
 
 
 class OpenSession(Message, frozen=True, tag="open"):
@@ -105,9 +88,7 @@ class Draft(Message, frozen=True, tag="draft"):
     epoch: Counter
     base_len: Counter  # prompt + committed tokens when drafted
     tokens: Annotated[tuple[TokenId, ...], Meta(max_length=MAX_DRAFT)]
-    probabilities: Annotated[bytes, Meta(max_length=MAX_DRAFT)] = (
-        b""  # `probabilities.encode` of the tokens; empty: unknown
-    )
+    probabilities: Annotated[bytes, Meta(max_length=MAX_DRAFT)] = b""  # by `probabilities.encode`; empty: unknown
     source: NodeSource = "model"  # source of the drafted tokens
     parents: Annotated[bytes, Meta(max_length=MAX_DRAFT)] | None = None
     """Each token's parent: 0 for the base, k + 1 for token k, which comes earlier. Among the children of one parent the
@@ -116,8 +97,13 @@ class Draft(Message, frozen=True, tag="draft"):
     proposal: bytes | None = None  # ratio rule: the draft distributions (`proposals.py`)
 
     def __post_init__(self) -> None:
-        _check_probabilities(self.tokens, self.probabilities)
-        _check_parents(self.tokens, self.parents)
+        if self.probabilities:
+            _check_aligned(self.tokens, self.probabilities, "probabilities")
+        if self.parents is not None:
+            _check_aligned(self.tokens, self.parents, "parents")
+        for node, parent in enumerate(self.parents or ()):
+            if parent > node:
+                raise ValueError(f"token {node} follows token {parent - 1}, which does not precede it")
 
 
 class Redirect(Message, frozen=True, tag="redirect"):
@@ -159,9 +145,7 @@ class Verdict(Message, frozen=True, tag="verdict"):
     num_accepted: Annotated[int, Meta(ge=0, le=MAX_DRAFT)]  # of these, delivered; at most num_verified
     may_draft: Counter = 0  # permission: how far beyond the text the draft model may draft, by the policy
     finish_reason: FinishReason | None = None
-    least_probability: ProbabilityCode = (
-        255  # code of the least path probability of tokens worth verifying; 255: no bound
-    )
+    least_probability: ProbabilityCode = 255  # code of the least path probability worth verifying; 255: no bound
     source: DraftSource | None = None  # source of the verified drafted tokens
     promised: bool | None = None  # whether its SLO is promised; None: no SLO, or undecided
     logprobs: Annotated[tuple[TokenLogprobs, ...], Meta(max_length=MAX_CONTEXT)] | None = None  # one per token

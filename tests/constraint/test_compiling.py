@@ -111,9 +111,11 @@ def test_lines_of_a_grammar_that_was_made_of_something_else_are_left_out():
 
 
 def test_options_are_put_into_each_schema_of_a_grammar() -> None:
-    assert '"whitespace_flexible": false' in to_grammar(Constraint("grammar", f'start: "a" one\none: %json {INTEGER}'))
+    assert '"whitespace_flexible": false' in to_grammar(
+        Constraint("grammar", f'start: "a" one\none: %json {INTEGER}'), {}
+    )
     lenient = json.dumps({"x-guidance": {"lenient": True}, "type": "integer"})
-    assert '"lenient": true' in to_grammar(Constraint("grammar", f"one: %json {lenient}"))
+    assert '"lenient": true' in to_grammar(Constraint("grammar", f"one: %json {lenient}"), {})
 
 
 def patterns(num: int) -> list[dict[str, str]]:

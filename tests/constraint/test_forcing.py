@@ -120,11 +120,11 @@ def test_what_is_told_is_never_too_low() -> None:
 
 
 def test_ordinary_constraints_still_force_what_must_follow() -> None:
-    unforced = [each.source for each in schemas() if UNFORCED in to_grammar(each)]
+    unforced = [each.source for each in schemas() if UNFORCED in to_grammar(each, {})]
     assert len([each for each in unforced if "$ref" not in each]) <= 1
     assert len(unforced) <= 6
-    assert UNFORCED in to_grammar(Constraint("choice", json.dumps(["x" * (MAX_BYTES + 1)])))
-    assert UNFORCED not in to_grammar(Constraint("choice", json.dumps(["x" * MAX_BYTES, "y"])))
+    assert UNFORCED in to_grammar(Constraint("choice", json.dumps(["x" * (MAX_BYTES + 1)])), {})
+    assert UNFORCED not in to_grammar(Constraint("choice", json.dumps(["x" * MAX_BYTES, "y"])), {})
 
 
 def test_a_constraint_that_forces_nothing_is_kept_all_the_same() -> None:

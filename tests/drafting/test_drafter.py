@@ -208,7 +208,7 @@ def test_a_verdict_in_the_middle_leaves_no_trace_of_what_was_being_drafted(verif
         drafter.add(wanted(request, request.prompt, 6, round=2 * num_steps))
         for _ in range(num_steps):
             drafter.step()
-        right = drafter._jobs[request.session_id].drafted[:2]
+        right = drafter._jobs[request.session_id].tree.tokens[:2]
         again = wanted(request, (*request.prompt, *right), 3, round=2 * num_steps + 1)
         assert run(drafter, again)[0].tokens == fresh(again)
 

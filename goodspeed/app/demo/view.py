@@ -59,7 +59,6 @@ class View:
             self.say(f"{title}: {_rate(answers)}")
 
     def show(self, answers: Sequence[Answer]) -> None:
-        """Shows the finished answers."""
         self._console.print(panes("the answers", answers, self._console.width))
 
 

@@ -198,7 +198,9 @@ class _Header:
         self._num_items = 0  # in all arrays so far
 
     def read(self) -> GgufFile:
-        self._check_version()
+        if (version := self._u32()) not in VERSIONS:
+            what = f"GGUF of version {version} is not supported"
+            raise UnsupportedModelError(f"{self._name}: {what}; use a file of version 3, little-endian")
         num_tensors, num_fields = self._u64(), self._u64()
         self._bound("tensors", num_tensors, MAX_TENSORS)
         self._bound("fields", num_fields, MAX_FIELDS)
@@ -215,13 +217,6 @@ class _Header:
         if len(tensors) < num_tensors:
             raise damaged(self._name, "two weights have the same name")
         return GgufFile(self._name, fields, tensors)
-
-    def _check_version(self) -> None:
-        if (version := self._u32()) not in VERSIONS:
-            what = f"GGUF of version {version} is not supported"
-            raise UnsupportedModelError(f"{self._name}: {what}; use a file of version 3, little-endian")
-
-    # -- values ----------------------------------------------------------------------------------------------------
 
     def _value(self, kind: int, nesting: int = 0) -> Any:
         if kind == STRING:
@@ -292,8 +287,6 @@ class _Header:
     def _bound(self, what: str, count: int, most: int) -> None:
         if count > most:
             raise damaged(self._name, f"its header says {count} {what}, but at most {most} are possible")
-
-    # -- weights ---------------------------------------------------------------------------------------------------
 
     def _place(self) -> tuple[str, tuple[int, ...], int, int]:
         """Reads a weight's name, shape, storage type and offset."""

@@ -34,11 +34,7 @@ LFS_POINTER = b"version https://git-lfs"
 """The first bytes of a Git LFS pointer file."""
 
 
-def say_nothing(text: str, *values: object) -> None:
-    """Ignores a status line; the default of `say`."""
-
-
-def find_folder(name: str, say: Callable[..., None] = say_nothing) -> Path:
+def find_folder(name: str, say: Callable[..., None] = lambda *_: None) -> Path:
     """Returns the folder of a checkpoint, with config.json and safetensors; downloads it if necessary.
 
     say: called with a %-format and its values when a download begins, which may take minutes.
@@ -135,13 +131,6 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
     return config
 
 
-def _gguf(name: str) -> UnsupportedModelError:
-    return UnsupportedModelError(
-        f"{name}: its weights are GGUF files; download one (`hf download`) and name that file, or use the original "
-        "checkpoint, with config.json and *.safetensors"
-    )
-
-
 def _has_only_gguf(name: str, folder: Path) -> bool:
     """True if a checkpoint has its weights only as GGUF; the hub's are judged by name, since GGUF is not downloaded."""
     if any(folder.glob("*.safetensors")):
@@ -151,7 +140,10 @@ def _has_only_gguf(name: str, folder: Path) -> bool:
 
 def _refuse_files(name: str, folder: Path) -> None:
     if _has_only_gguf(name, folder):
-        raise _gguf(name)
+        raise UnsupportedModelError(
+            f"{name}: its weights are GGUF files; download one (`hf download`) and name that file, or use the original "
+            "checkpoint, with config.json and *.safetensors"
+        )
     config = read_config(name, folder)
     if "auto_map" in config:
         raise UnsupportedModelError(
@@ -194,7 +186,6 @@ def refuse_weights(name: str, folder: Path) -> None:
 
 
 def weight_files(name: str, folder: Path) -> list[Path]:
-    """Returns the files of a folder's weights."""
     return [folder / file for file in ([SINGLE] if (folder / SINGLE).exists() else _shards(name, folder))]
 
 

@@ -3,11 +3,11 @@
 Every error names the model, the setting, the reason and a remedy.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError
+from goodspeed.errors import CheckpointError, UnsupportedModelError
 
 STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn", "proportional"})
 """RoPE types with frequencies that depend only on a token's own position."""
@@ -45,15 +45,6 @@ def refuse_attention(config: Any, *names: str) -> None:
         if getattr(config, name, None):
             what = f"{name}: soft-capped or chunked attention is not supported"
             raise UnsupportedModelError(f"{what}; use a model without it")
-
-
-def refuse_quantised(name: str, config: Mapping[str, Any], num_ranks: int) -> None:
-    """Raises ConfigError for a checkpoint with quantised weights, which --tp cannot split over processes."""
-    if config.get("quantization_config") is not None:
-        raise ConfigError(
-            f"--tp {num_ranks}: {name} has quantised weights (quantization_config in config.json), which cannot "
-            "be split; omit --tp, or use the plain checkpoint"
-        )
 
 
 def refuse_rope(kinds: Iterable[str]) -> None:

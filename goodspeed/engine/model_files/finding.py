@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from goodspeed.embedded import models
 from goodspeed.engine.gguf import shape, vocabulary
 from goodspeed.engine.gguf.file import GgufFile, read
-from goodspeed.engine.model_files.checkpoint_folder import find_folder, read_config, refuse_pointer, say_nothing
+from goodspeed.engine.model_files.checkpoint_folder import find_folder, read_config, refuse_pointer
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError, ConfigError, need, reason
@@ -51,7 +51,7 @@ def kind_of(name: str) -> Kind:
     return "openvino" if is_openvino else "checkpoint"
 
 
-def find_model(name: str, say: Callable[..., None] = say_nothing) -> ModelFiles:
+def find_model(name: str, say: Callable[..., None] = lambda *_: None) -> ModelFiles:
     """Finds a model, and checks what can be checked quickly; downloads a checkpoint of the hub if necessary.
 
     say: called with a %-format and its values when a download begins, which may take minutes. Raises CheckpointError or

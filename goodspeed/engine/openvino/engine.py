@@ -42,17 +42,8 @@ class OpenVinoEngine:
             memory_fraction=memory_fraction,
             prefix_cache=prefix_cache,
         )
+        self.change_rows, self.least_rows = compiled.change_rows, compiled.least_rows
         self._passes = compiled.with_caches(self.pool.num_pages)
-
-    @property
-    def change_rows(self) -> float:
-        compiled: Compiled = self.checkpoint.model
-        return compiled.change_rows
-
-    @property
-    def least_rows(self) -> int:
-        compiled: Compiled = self.checkpoint.model
-        return compiled.least_rows
 
     @property
     def computed(self) -> float | None:

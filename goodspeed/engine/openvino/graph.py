@@ -58,9 +58,10 @@ class Builder:
         self.caches: list[Node] = []
 
     def build(self) -> ov.Model:
-        """See `build`."""
         embedding = self._matrix("token_embd.weight")
-        rows = embedding.rows(self._inputs())
+        # of each token, the row of the embedding
+        ids = self.ids if self.kept is None else ops.gather(constant(self.kept.nearest), self.ids, _integer(0))
+        rows = embedding.rows(ids)
         cos, sin = self._angles()
         for number in range(self.shape.layers):
             rows = self._attention(number, rows, cos, sin)
@@ -72,10 +73,6 @@ class Builder:
         inputs = [self.ids, self.positions, self.wanted, *self.places, self.longest, *self.caches]
         return ov.Model([result], inputs, "goodspeed")
 
-    def _inputs(self) -> Node:
-        """Returns the row of the embedding for each token [num_rows]."""
-        return self.ids if self.kept is None else ops.gather(constant(self.kept.nearest), self.ids, _integer(0))
-
     def _spread(self, logits: Node) -> Node:
         """Returns logits [num_wanted, 1, vocab_size]; -inf for tokens that are not kept."""
         if self.kept is None:
@@ -83,8 +80,6 @@ class Builder:
         never = constant(np.float32(-np.inf))
         padded = ops.pad(logits, _integers(0, 0, 0), _integers(0, 0, 1), "constant", never)
         return ops.gather(padded, constant(self.kept.columns), _integer(HIDDEN))
-
-    # -- parts -----------------------------------------------------------------------------------------------------
 
     def _attention(self, number: int, rows: Node, cos: Node, sin: Node) -> Node:
         shape, prefix = self.shape, f"blk.{number}."
@@ -171,8 +166,6 @@ class Builder:
         root = ops.sqrt(ops.add(mean, constant(np.full(ones, self.shape.epsilon, np.float32))))
         normed = ops.multiply(ops.divide(constant(np.ones(ones, np.float32)), root), rows)
         return ops.multiply(normed, constant(self._vector(name).reshape(*ones[:-1], -1)))
-
-    # -- weights ---------------------------------------------------------------------------------------------------
 
     def _matrix(self, *names: str) -> Matrix:
         stored = [self._stored(name) for name in names]

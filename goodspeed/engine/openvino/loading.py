@@ -83,7 +83,8 @@ def load(
         bits = check_bits(checkpoint, columns, exact=is_exact)
     checkpoint = replace(checkpoint, model_fingerprint=_fingerprint(read.identity, compiled, bits))
     compiled.measure_changes()  # from now on passes have spare rows; the trial's had none
-    compiled.packed()
+    if read.constants is not None:
+        read.constants.leave_memory()  # OpenVINO has packed them in its first pass
     return checkpoint
 
 
@@ -122,12 +123,10 @@ def has_int8() -> bool:
 
 
 def start(checkpoint: Checkpoint, **size: Any) -> Engine:
-    """Returns the engine; see `OpenVinoEngine`."""
     return OpenVinoEngine(checkpoint, **size)
 
 
 def token_bytes(checkpoint: Checkpoint) -> int:
-    """Returns the bytes of a token in the KV cache."""
     compiled: Compiled = checkpoint.model
     return compiled.page_bytes // PAGE_SIZE
 

@@ -45,8 +45,6 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a pass."""
-
     tokens: Ints  # [num_rows]
     positions: Ints  # [num_rows] in their texts
     pages: Ints  # pages up to each row's own position, row after row
@@ -161,11 +159,6 @@ class Compiled:
         changed = (times[few, more] - times[more, more] + times[more, few] - times[few, few]) / 2
         row = (times[more, more] - times[few, few]) / (more - few)
         self.change_rows = min(float(MAX_ROWS), max(0.0, changed) / max(row, 1e-9))
-
-    def packed(self) -> None:
-        """Drops constants from memory; call it after the passes in which OpenVINO packs them."""
-        if self._constants is not None:
-            self._constants.leave_memory()
 
     def _shape(self, port: Any, num_pages: int) -> list[int]:
         return [num_pages if size.is_dynamic else size.get_length() for size in port.get_partial_shape()]

@@ -10,7 +10,6 @@ class Size:
     """
 
     def __init__(self, change_rows: float) -> None:
-        """change_rows: see `Engine`."""
         self._most = change_rows
         self._size = 0
         self._num_spare = 0

@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.errors import PoolExhausted
 
 MAX_PARALLEL = 64
 """Most tokens drafted in one pass, with masks: the limit of a draft's length."""
@@ -63,12 +62,7 @@ def check_chunks(pool: PagePool, chunks: Sequence[Chunk]) -> None:
         num_nodes, num_cached = len(chunk.parents or ()), pool.length(chunk.key)
         if 0 < num_nodes >= num_cached + len(chunk.tokens):
             raise ValueError(f"a tree of {num_nodes} nodes needs as many tokens, and one before it")
-    needed = sum(pool.pages_needed(chunk.key, len(chunk.tokens)) for chunk in chunks)
-    if needed > pool.num_free:
-        raise PoolExhausted(
-            f"this batch needs {needed} pages, but {pool.num_free} of {pool.num_pages} are free; "
-            "free a session, or start with more memory"
-        )
+    pool.check_free(sum(pool.pages_needed(chunk.key, len(chunk.tokens)) for chunk in chunks))
 
 
 def check_paths(pool: PagePool, paths: Sequence[TreePath]) -> None:

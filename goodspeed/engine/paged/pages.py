@@ -70,6 +70,14 @@ class PagePool:
         length = self._lengths.get(key, 0)
         return self._num_owned(length + num_tokens) - self._num_owned(length)
 
+    def check_free(self, number: int) -> None:
+        """Raises PoolExhausted if fewer pages are free."""
+        if number > self.num_free:
+            raise PoolExhausted(
+                f"this needs {number} pages, but {self.num_free} of {self.num_pages} are free; "
+                "free a session, or start with more memory"
+            )
+
     def table(self, key: Hashable) -> Pages:
         """Returns a session's pages in order of position [num_owned]: a view, valid until the pool changes."""
         return self._tables[key][: self._num_owned(self._lengths[key])]
@@ -85,11 +93,7 @@ class PagePool:
         if num_tokens < 0:
             raise ValueError(f"cannot extend by {num_tokens} tokens; truncate shortens")
         num_new = self.pages_needed(key, num_tokens)
-        if num_new > self.num_free:
-            raise PoolExhausted(
-                f"{num_new} pages are needed, but {self.num_free} of {self.num_pages} are free; "
-                "free a session, or start with more memory"
-            )
+        self.check_free(num_new)
         length = self._lengths.get(key, 0)
         if num_new:
             self._append(key, self._num_owned(length), self._take(num_new))
@@ -195,7 +199,6 @@ class PagePool:
                 self._prefix_cache.withdraw(page)
 
     def references(self, page: int) -> int:
-        """Returns the number of sessions that use a page."""
         return self._prefix_cache.references(page)
 
     def withdraw_all(self, keys: Sequence[Hashable]) -> Pages:
@@ -221,8 +224,6 @@ class PagePool:
         ends = np.cumsum([len(part) for part in parts])
         counts = np.bincount(np.searchsorted(ends, first, side="right"), minlength=len(parts))
         return [int(count) for count in counts[1:]]
-
-    # -- within ----------------------------------------------------------------------------------------------------
 
     @property
     def _num_empty(self) -> int:

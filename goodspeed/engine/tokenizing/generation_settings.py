@@ -26,20 +26,17 @@ MAX_EOS_IDS = 64
 MAX_STOPS, MAX_STOP_CHARS = 8, 256
 """Most stop strings, and most characters of one: the limits of the wire format."""
 
-MAX_TEMPERATURE, MAX_TOP_K, MIN_TOP_P = 100.0, (1 << 31) - 1, 1e-6
-MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY = 0.01, 100.0
-
 FOR_PEOPLE: Mapping[str, Any] = {"temperature": 0.7, "top_p": 0.95}
 """Sampling of chats whose checkpoint does not say how: at temperature 1 without top_p small models write nonsense."""
 
 WAY_OUT = "correct it, or remove the file (`goodspeed generate`: or --generation-config none)"
 
 BOUNDS: Mapping[str, tuple[float, float]] = {
-    "temperature": (0.0, MAX_TEMPERATURE),
-    "top_p": (MIN_TOP_P, 1.0),
-    "top_k": (-1, MAX_TOP_K),  # 0 and -1 switch it off
+    "temperature": (0.0, 100.0),
+    "top_p": (1e-6, 1.0),
+    "top_k": (-1, (1 << 31) - 1),  # 0 and -1 switch it off
     "min_p": (0.0, 1.0),
-    "repetition_penalty": (MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY),
+    "repetition_penalty": (0.01, 100.0),
 }
 """Least and largest value of each supported number."""
 

@@ -174,7 +174,7 @@ def leaves_blank(tokenizer: Any, prompt_ids: Sequence[int], *, chat: bool) -> bo
 
 def end_of(tokenizer: Any, token_ids: Sequence[int]) -> str:
     """Returns the text of a prompt's final eight tokens, special tokens included."""
-    return str(tokenizer.decode(list(token_ids[-8:]), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+    return decode(tokenizer, token_ids[-8:], shows_special=True)
 
 
 def decode(tokenizer: Any, token_ids: Sequence[int], *, shows_special: bool = False) -> str:

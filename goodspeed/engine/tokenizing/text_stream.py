@@ -38,7 +38,7 @@ class TextStream:
     def _push(self, token: int) -> str:
         self._pending.append(token)
         text = self._text()
-        num_open = _num_open(text)
+        num_open = min(len(text) - len(text.rstrip(REPLACEMENT)), MAX_OPEN)  # characters that further tokens may change
         new = text[self._num_given : len(text) - num_open]
         if not num_open:
             self._begin_after(self._pending, [])
@@ -76,11 +76,6 @@ class TextStream:
 
     def _decode(self, tokens: Sequence[int]) -> str:
         return decode(self._tokenizer, tokens, shows_special=True)
-
-
-def _num_open(text: str) -> int:
-    """Returns the number of final characters that further tokens may change."""
-    return min(len(text) - len(text.rstrip(REPLACEMENT)), MAX_OPEN)
 
 
 class StopFinder:

@@ -80,7 +80,6 @@ class TorchEngine:
 
     @property
     def has_finite_keys(self) -> bool:
-        """True if the KV cache remains finite where the model overflows (`KVPool.is_finite`)."""
         return self.memory.is_finite
 
     @torch.inference_mode()

@@ -35,9 +35,8 @@ class KVPool:
         size = (num_pages + 1, page_size, shape.num_kv_heads, shape.key_dim + shape.value_dim)
         # Zeros: masked rows are multiplied by probability 0, and 0 * nan is nan. Untouched memory is free on a CPU.
         self.pages = [_zeros(size, dtype, device) for _ in range(num_layers)]
-        self.rows = [
-            pages.flatten(0, 1) for pages in self.pages
-        ]  # [(num_pages + 1) * page_size, kv_heads, key + value]
+        # [(num_pages + 1) * page_size, kv_heads, key + value]
+        self.rows = [pages.flatten(0, 1) for pages in self.pages]
         self._scratch = torch.empty((0, *size[1:]), dtype=dtype, device=device)
 
     @property

@@ -66,11 +66,7 @@ class Passes:
     """A model with its KV cache; runs one pass after the other."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        memory: KVPool,
-        others: Others | None = None,
-        kernel: Kernel | None = None,
+        self, model: nn.Module, memory: KVPool, others: Others | None = None, kernel: Kernel | None = None
     ) -> None:
         """kernel: attention of padded passes (`cuda_graphs.py`); None: no pass is padded."""
         self.model, self.memory, self.others = model, memory, others
@@ -81,8 +77,8 @@ class Passes:
 
     def run(self, given: Pass) -> Tensor:
         """Adds keys and values to the KV cache; returns logits [num_wanted, vocab_size] in the model's dtype."""
-        trees = {number: Tree.of(parents) for number, parents in given.parents.items()}
-        branching = {number: tree for number, tree in trees.items() if tree is not None}  # the others are chains
+        # trees that are not chains
+        branching = {number: tree for number, own in given.parents.items() if (tree := Tree.of(own)) is not None}
         layout = lay_out(given.starts, given.counts, given.tables, self.memory.page_size, branching)
         logits = None if self.grid is None else self.grid.run(given.tokens, given.wanted, layout)
         return self._run(given, layout) if logits is None else logits

@@ -158,11 +158,8 @@ def check_kernel(kernel: Kernel, shape: KVShape, num_heads: int, dtype: torch.dt
     pool.rows[0].copy_(torch.randn(pool.rows[0].shape, generator=generator))
     starts, counts, pages = [0, 250, 15, 16, 70, 30], [9, 1, 2, 12, 1, 2], np.random.default_rng(0).permutation(40)
     tables = [pages[:1], pages[1:17], pages[17:19], pages[19:21], pages[21:26], pages[26:28]]
-    trees = {
-        3: Tree.of([-1, 0, 0, -1, 1, 3, 3]),
-        5: Tree.of([-1, -1, 0, 1, 2]),
-    }  # of the second, three nodes are cached
-    branching = {number: tree for number, tree in trees.items() if tree is not None}
+    parents = {3: [-1, 0, 0, -1, 1, 3, 3], 5: [-1, -1, 0, 1, 2]}  # of the second tree, three nodes are cached
+    branching = {number: tree for number, own in parents.items() if (tree := Tree.of(own)) is not None}
     layout = lay_out(starts, counts, tables, 16, branching)
     query = torch.randn((80, num_heads, shape.key_dim), generator=generator).to(device, dtype)
     for num_rows, window in product((32, 80), (None, 40)):  # keys are read in four parts, and in two

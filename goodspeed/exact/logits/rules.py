@@ -97,9 +97,6 @@ def process(logits: Tensor, texts: Sequence[TextRows], *, num_tokens: int | None
     return changed
 
 
-# -- bias and penalties ------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Added:
     """The effect of bias and penalties on some logits: scale(logit + bias, factor) - lost, as in `_added`."""
@@ -199,9 +196,6 @@ def _numbers(
 ) -> NDArray[np.float64]:
     factor = np.where(is_seen, rules.repetition_penalty, 1.0)
     return np.stack([bias, factor, rules.frequency_penalty * in_output + rules.presence_penalty * (in_output > 0)])
-
-
-# -- min_p -------------------------------------------------------------------------------------------------------------
 
 
 def _cut(logits: Tensor, texts: Sequence[TextRows]) -> None:

@@ -30,7 +30,6 @@ class TextCounts:
 
     @property
     def in_prompt(self) -> NDArray[np.int64]:
-        """Counts of `tokens` in the prompt."""
         return self._counts[_PROMPT, : len(self._places)]
 
     @property
@@ -94,9 +93,6 @@ class CountedTexts:
 
     def forget(self, key: Hashable) -> None:
         self._kept.pop(key, None)
-
-    def __len__(self) -> int:
-        return len(self._kept)
 
 
 def num_common(one: Sequence[int], other: Sequence[int]) -> int:

@@ -54,10 +54,7 @@ def _wrong(lengths: Sequence[int], most: Sequence[int], budget: int) -> str | No
 
 
 POLICIES: Registry[Callable[..., Policy]] = Registry(
-    "policy",
-    "goodspeed.policies",
-    lambda name, make: partial(OwnPolicy, name, make),
-    own="class",
+    "policy", "goodspeed.policies", lambda name, make: partial(OwnPolicy, name, make), own="class"
 )
 """Constructors of policies, by name; their parameters are the options."""
 

@@ -84,12 +84,10 @@ def _fill(family: Family, values: Mapping[Any, float]) -> Family:
 
 
 def kv_cache_usage(pool: "PagePool") -> GaugeMetricFamily:
-    """Returns the share of KV pages in use."""
     return gauge("kv_cache_usage_perc", "Share of the pages in use, 0 to 1.", 1 - pool.num_free / pool.num_pages)
 
 
 def prefix_cache(num_queries: int, num_hits: int) -> Iterator[CounterMetricFamily]:
-    """Yields the counters of prefix cache lookups and hits, both in tokens."""
     yield counter("prefix_cache_queries", "Tokens of texts that were looked up when they were admitted.", num_queries)
     yield counter("prefix_cache_hits", "Of these, tokens whose keys and values were cached.", num_hits)
 

@@ -9,7 +9,7 @@ from goodspeed.errors import ConfigError, TransportError
 from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.options import ADDRESS
 from goodspeed.serving.web.connection_limit import check_capacity
-from goodspeed.wire.endpoints import cannot_bind
+from goodspeed.wire.endpoints import cannot_bind, resolve
 
 BACKLOG = 1024
 
@@ -23,13 +23,10 @@ def parse_address(text: str) -> tuple[str, int]:
     if not match or int(match[2]) > 65535:
         raise ConfigError(f"--http {text!r} is not an address; write HOST:PORT, for example 127.0.0.1:8000")
     try:
-        found = socket.getaddrinfo(match[1].strip("[]"), None, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise TransportError(
-            f"--http: the host name {match[1]} cannot be resolved ({error.strerror}); check it"
-        ) from None
-    first = min(found, key=lambda entry: entry[0] != socket.AF_INET)  # `localhost` is both; clients expect IPv4
-    return str(first[4][0]).partition("%")[0], int(match[2])
+        addresses = resolve(match[1].strip("[]"))
+    except TransportError as error:
+        raise TransportError(f"--http: {error}") from None
+    return min(addresses, key=lambda address: ":" in address), int(match[2])  # `localhost` is both; clients expect IPv4
 
 
 def bind(text: str, keys: Keys | None) -> socket.socket:

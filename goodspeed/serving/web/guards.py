@@ -61,16 +61,13 @@ class KeyCheck:
         credential = _credential(Headers(scope=scope))
         if self._keys.know(credential):
             authorize(scope)
-            scope.setdefault("state", {})[USER] = _name_of(credential)
+            name = hashlib.blake2b(credential, digest_size=16, person=PERSON).hexdigest()
+            scope.setdefault("state", {})[USER] = name
             await self._app(scope, receive, send)
             return
         what = "no valid API key; send one as `Authorization: Bearer KEY`, or as `x-api-key: KEY`"
         challenge = {"WWW-Authenticate": self._challenge}
         await error_answer(scope, 401, what, "invalid_api_key", headers=challenge)(scope, receive, send)
-
-
-def _name_of(credential: bytes) -> str:
-    return hashlib.blake2b(credential, digest_size=16, person=PERSON).hexdigest()
 
 
 def _credential(headers: Headers) -> bytes:
@@ -109,7 +106,7 @@ class LocalHost:
 
 
 def is_local(host: str) -> bool:
-    """True if a Host header or a URL's host, with or without a port, names loopback."""
+    """True if a Host header, with or without a port, names loopback."""
     name = re.sub(r":\d+\Z", "", host).strip("[]")
     try:
         return name.lower() == "localhost" or ipaddress.ip_address(name).is_loopback

@@ -55,7 +55,6 @@ class RouterTransport(SocketTransport):
         self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def bar(self, names: Container[bytes]) -> None:
-        """Drops messages of these peers or keys, and cuts their connections. names: consulted at every message."""
         self._barred = names
 
     @property

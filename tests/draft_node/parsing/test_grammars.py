@@ -262,7 +262,7 @@ def test_no_spelling_makes_a_call_that_the_grammar_does_not_know(formats: Format
 def test_what_a_grammar_forces_is_known_to_be_short(name: str, opened: ReasoningState, content: Any) -> None:
     """Else its tokens without an alternative would not be drafted."""
     source = grammar(GrammarSettings(ALL[name], {}, opened, content=content), TOOLSET)
-    assert "no_forcing" not in to_grammar(Constraint("grammar", source))
+    assert "no_forcing" not in to_grammar(Constraint("grammar", source), {})
 
 
 # -- Qwen3-Coder: values without quotes --------------------------------------------------------------------------------

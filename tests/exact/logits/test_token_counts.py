@@ -45,4 +45,4 @@ def test_texts_are_told_apart_by_key_and_forgotten():
     assert told(kept.of("a", (1, 2, 2), 2)) == {1: (1, 0), 2: (1, 1)}
     kept.keep({"a"})
     kept.forget("c")
-    assert len(kept) == 1
+    assert len(kept._kept) == 1

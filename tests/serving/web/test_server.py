@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from goodspeed.errors import ConfigError
+from goodspeed.errors import ConfigError, TransportError
 from goodspeed.serving import api_keys
 from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.measuring.counts import ResponseCounts
@@ -70,6 +70,12 @@ def test_addresses(host: str, port: int, ip: str) -> None:
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ConfigError, match="write HOST:PORT"):
         parse_address(text)
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "a..b", "a" * 64])
+def test_an_unknown_host_is_named(host: str) -> None:
+    with pytest.raises(TransportError, match=f"--http: the host name '{host}' cannot be resolved"):
+        parse_address(f"{host}:80")
 
 
 def test_beyond_loopback_only_with_keys() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from goodspeed.app.generate import GenerateConfig, generate, ignore
+from goodspeed.app.generate import GenerateConfig, generate
 from goodspeed.embedded.models import path
 from goodspeed.engine.torch import checkpoints
 from tests.engine.torch.quantized.making import awq_pair
@@ -30,7 +30,7 @@ def draft(tmp_path: Path) -> Path:
 
 def test_the_text_of_quantised_nodes(target: tuple[Path, Path], draft: Path) -> None:
     config = GenerateConfig(model=str(target[1]), prompt=PROMPT, max_tokens=32, temperature=0.8, seed=5)
-    expected = generate(config, checkpoints.load(config.model), ignore)["text"]
+    expected = generate(config, checkpoints.load(config.model))["text"]
     words = ("--model", str(draft), "--dtype", "bfloat16")
     with VerifyNode("--model", str(target[0])) as verify, DraftNode(verify.endpoint, *words) as node:
         node.wait_until_ready()

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
-from goodspeed.app.generate import GenerateConfig, generate, ignore
+from goodspeed.app.generate import GenerateConfig, generate
 from goodspeed.embedded import models
 from goodspeed.engine import engines
 from goodspeed.engine.paged.chunks import Chunk
@@ -127,7 +127,7 @@ def test_logprobs_are_the_dequantised_models(client: openai.OpenAI) -> None:
     for question in (smollm2.PROMPTS["math"], smollm2.PROMPTS["qa"]):
         options: dict[str, Any] = {"prompt": smollm2.chat(question), "max_tokens": 60, "temperature": 0.8, "seed": 1}
         told = client.completions.create(model=MODEL, logprobs=5, **options).choices[0].logprobs
-        written = generate(GenerateConfig(model=smollm2.NAME, **options), target, ignore)["token_ids"]
+        written = generate(GenerateConfig(model=smollm2.NAME, **options), target)["token_ids"]
         ids, first = [*encode_prompt(target.tokenizer, options["prompt"]), *written], len(told.tokens)
         chosen = torch.tensor(ids[-first:])[:, None]
         raw = model(torch.tensor([ids])).logits[0, -first - 1 : -1].log_softmax(-1)

@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from transformers import AutoModelForCausalLM
 
 from draft_node.http.ask.generation import choice_seed
-from goodspeed.app.generate import GenerateConfig, generate, ignore
+from goodspeed.app.generate import GenerateConfig, generate
 from goodspeed.embedded import prompts
 from goodspeed.embedded.models import path
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
@@ -42,7 +42,7 @@ def generated(text: str, max_tokens: int, **options) -> str:
     checkpoint = load(config.model)
     if config.generation_config == "none":
         checkpoint = replace(checkpoint, settings=GenerationSettings())
-    written: str = generate(config, checkpoint, ignore)["text"]
+    written: str = generate(config, checkpoint)["text"]
     return written
 
 
@@ -90,7 +90,7 @@ def test_biases_and_tokens_that_end_a_text_count_by_their_ids(client: openai.Ope
     tokenizer = load("tiny-target").tokenizer
     options: dict[str, Any] = {"model": MODEL, "prompt": prompt(1), "max_tokens": 16, "temperature": 0}
     config = GenerateConfig(prompt=prompt(1), max_tokens=16, temperature=0.0)
-    free = generate(config, load("tiny-target"), ignore)["token_ids"]
+    free = generate(config, load("tiny-target"))["token_ids"]
     last = next(token for at, token in enumerate(free) if at and token not in free[:at])
     ended = client.completions.create(**options, extra_body={"stop_token_ids": [last], "ignore_eos": True}).choices[0]
     assert (ended.text, ended.finish_reason) == (decode(tokenizer, free[: free.index(last)]), "stop")

@@ -55,10 +55,6 @@ class Inputs:
         fields = buffer[: NUM_FIELDS * num_rows].view(NUM_FIELDS, num_rows)
         return cls(*fields[:5], fields[5:], buffer[NUM_FIELDS * num_rows :])  # type: ignore[call-arg]
 
-    @property
-    def block_queries(self) -> int:
-        return min(BLOCK_QUERIES, len(self.tokens))
-
 
 class Kernel(Protocol):
     """Attention over the pool: query [num_rows, num_heads, key_dim] -> [num_rows, num_heads, value_dim]."""
@@ -124,7 +120,7 @@ class Grid:
 
     def run(self, tokens: Ints, wanted: Sequence[int], layout: Layout) -> Tensor | None:
         """Computes logits [num_wanted, vocab_size]; returns None and does nothing if the pass does not fit the grid."""
-        num_rows = padded_rows(len(tokens))
+        num_rows = next((size for size in SIZES if size >= len(tokens)), -(-len(tokens) // MULTIPLE) * MULTIPLE)
         deepest = max((int(tree.depths.max()) for tree in layout.trees.values()), default=0)
         if (
             num_rows > MAX_ROWS
@@ -191,11 +187,6 @@ class Grid:
         )
         logits: Tensor = out.logits[0]
         return logits
-
-
-def padded_rows(num: int) -> int:
-    """Returns the number of rows of a padded pass of so many tokens."""
-    return next((size for size in SIZES if size >= num), -(-num // MULTIPLE) * MULTIPLE)
 
 
 def inputs_of(tokens: Ints, layout: Layout, num_rows: int, spare: int) -> Ints:

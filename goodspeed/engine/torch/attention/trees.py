@@ -10,11 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from goodspeed.exact.trees import BASE
+
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
-BASE = -1
-"""Parent of a first node: the token before the tree."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from goodspeed.engine.torch.attention.cuda_graphs import Inputs
+from goodspeed.engine.torch.attention.cuda_graphs import BLOCK_QUERIES, Inputs
 from goodspeed.engine.torch.kv_cache import KVPool
 
 TILE = 64
@@ -54,7 +54,7 @@ def attend(
         fold=num_heads // shape.num_kv_heads,
         key_dim=key_dim,
         value_dim=shape.value_dim,
-        num_queries=max(16, triton.next_power_of_2(inputs.block_queries * (num_heads // shape.num_kv_heads))),
+        num_queries=max(16, triton.next_power_of_2(min(BLOCK_QUERIES, num_rows) * (num_heads // shape.num_kv_heads))),
         tile=FLOAT32_TILE if query.itemsize == 4 else min(TILE, max(16, TILE_BYTES // (key_width * query.itemsize))),
         key_width=key_width,
         value_width=width,

@@ -117,7 +117,6 @@ def _with_int4(model_class: Any, kept: dict[str, Int4Linear]) -> Any:
 
 
 def _refuse_unplaced(names: Iterable[str]) -> None:
-    """Raises CheckpointError for tensors that have no place in the model."""
     if wrong := sorted(names):
         some = ", ".join(ascii(name)[1:-1][:80] for name in wrong[:4])
         raise CheckpointError(

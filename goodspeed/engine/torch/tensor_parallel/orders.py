@@ -32,15 +32,11 @@ def _read(stream: BinaryIO, size: int) -> bytes:
     return data
 
 
-def _pack(array: Any) -> bytes:
-    return np.asarray(array, np.int64).tobytes()
-
-
 def _unpack(_: type, data: Any) -> Any:
     return np.frombuffer(bytearray(data), np.int64)  # a copy: torch needs a writable array
 
 
-_ENCODER = msgspec.msgpack.Encoder(enc_hook=_pack)
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=lambda array: np.asarray(array, np.int64).tobytes())
 _NAMED = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
 _BY_KIND: dict[str, Any] = {
     kind.__name__: msgspec.msgpack.Decoder(kind, dec_hook=_unpack) for kind in (Pass, Copy, Memory, type(None))

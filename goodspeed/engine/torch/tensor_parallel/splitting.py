@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from goodspeed.engine.model_files.checkpoint_folder import find_folder, read_config
-from goodspeed.engine.model_files.config_checks import refuse_quantised
 from goodspeed.errors import ConfigError, need
 
 HEADS = ("num_attention_heads", "num_key_value_heads")
@@ -30,12 +29,17 @@ def refuse_folder(name: str, num_ranks: int) -> None:
     """Raises ConfigError for causes in config.json, and NotInstalled without accelerate. Loads no torch."""
     config = read_config(name, find_folder(name))
     refuse_heads(name, config, num_ranks)
-    refuse_quantised(name, config, num_ranks)
+    if config.get("quantization_config") is not None:
+        raise ConfigError(
+            f"--tp {num_ranks}: {name} has quantised weights (quantization_config in config.json), which cannot "
+            "be split; omit --tp, or use the plain checkpoint"
+        )
     need(f"--tp {num_ranks}", "tp", "accelerate")
 
 
 def refuse_split(name: str, num_ranks: int, device: str) -> None:
     """Raises ConfigError for a model without a plan for splitting, and for a device without enough GPUs."""
+    import torch
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(find_folder(name), trust_remote_code=False).get_text_config(decoder=True)
@@ -45,12 +49,6 @@ def refuse_split(name: str, num_ranks: int, device: str) -> None:
             f"--tp {num_ranks}: transformers has no plan to split {name} ({config.model_type}); omit --tp, or use "
             "another model"
         )
-    _refuse_device(num_ranks, device)
-
-
-def _refuse_device(num_ranks: int, device: str) -> None:
-    import torch
-
     num_gpus = torch.cuda.device_count()
     if device == "cuda" and num_ranks > num_gpus:
         raise ConfigError(
