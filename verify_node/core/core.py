@@ -151,7 +151,8 @@ class VerifyCore:
             return self.replies.refuse(peer_id, STOPPING, now, principal=principal)
         if refused := self.register.hello(peer_id, hello, now, principal):
             return self.replies.refuse(peer_id, refused, now, principal=principal, client=hello.name)
-        return [Send(peer_id, self.register.welcome_of(peer_id)), *self.fleet.tell(peer_id)]
+        welcome = replace(self.register.welcome, slo=self.register.slo_terms(self.peers[peer_id]))
+        return [Send(peer_id, welcome), *self.fleet.tell(peer_id)]
 
     def _heard(self, peer: Peer, message: UpMessage, now: float) -> list[Send]:
         match message:

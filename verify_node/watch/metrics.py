@@ -113,7 +113,8 @@ class VerifyCollector(Collector):
 
     def _slos(self) -> Iterator[Metric]:
         """SLO metrics by tier, as measured at this node; draft nodes report the times that readers saw."""
-        core, counts, tiers, causes = self._core, self._core.counts, self._core.register.tier_names, get_args(Cause)
+        core, counts, causes = self._core, self._core.counts, get_args(Cause)
+        tiers = [*core.register.tiers, OTHER]
         attained = {tier: counts.num_attained[tier] for tier in tiers}
         yield counters("slo_attained", "Complete texts that were in time here.", "tier", attained)
         what = "Complete texts that were late here, by what took most of their time."
