@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from draft_node.core import actions as act
 from draft_node.core.actions import Deliver, Fail, Finish, NodeAction
 from draft_node.core.core import DraftCore
-from draft_node.core.counts import Statistics
 from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
 from draft_node.model.drafting import Drafting
@@ -109,11 +108,6 @@ class DraftDaemon:
     def link(self) -> VerifyLink:
         """The home link, on which new sessions are opened."""
         return self.core.link
-
-    @property
-    def statistics(self) -> Statistics:
-        """Totals over all sessions since the start."""
-        return self.core.statistics
 
     # -- the process -----------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from goodspeed.serving.web.guards import PAGE_HEADERS, KeyCheck, LocalHost, with
 from goodspeed.wire.channels import VerifyChannel
 from verify_node.config import VerifyConfig
 from verify_node.core.core import VerifyCore
-from verify_node.watch.metrics import create_registry
+from verify_node.watch.metrics import VerifyCollector
 from verify_node.watch.snapshot import Node, Snapshot, Watch
 
 PAGE = Path(__file__).parent / "page"
@@ -116,7 +116,7 @@ async def serve(
         budget=core.limits.budget,
     )
     feed = Feed(Watch(core, node, lambda: time.time() - time.monotonic()).take, time.monotonic)
-    exposition = partial(metrics.exposition, create_registry(core, channel))
+    exposition = partial(metrics.exposition, metrics.create_registry(VerifyCollector(core, channel)))
     app = create_app(feed, exposition, lambda: not core.draining, core.sessions.story.all)
     guarded = LocalHost(app) if bound.keys is None else KeyCheck(app, bound.keys, REALM)
     async with asyncio.TaskGroup() as tasks:

@@ -172,8 +172,3 @@ class VerifyCollector(Collector):
             )
             labels = ("client", "source")
             yield counters_by(f"client_{name}_tokens_by_source", what, labels, found, names, get_args(DraftSource))
-
-
-def create_registry(core: VerifyCore, channel: VerifyChannel) -> metrics.Registry:
-    """Creates the registry for `goodspeed.serving.measuring.metrics.exposition`."""
-    return metrics.create_registry(VerifyCollector(core, channel))
