@@ -150,10 +150,6 @@ class Session:
         return self.text.tokens
 
     @property
-    def committed(self) -> tuple[int, ...]:
-        return self.text.committed
-
-    @property
     def done(self) -> bool:
         return self.state is State.DONE
 
@@ -206,7 +202,8 @@ class Session:
     def proposed(self, proposal: Proposed) -> list[Action]:
         """Handles a proposal of the draft model; ignores one that answers an outdated request."""
         self.stream.answered()
-        if self.state is not State.RUNNING or not self.stream.is_answered_by(proposal):
+        is_latest = (proposal.epoch, proposal.round) == (self.epoch, self.stream.round)
+        if self.state is not State.RUNNING or not is_latest:
             return []
         return self.stream.drafted(proposal, self.tokens)
 

@@ -192,7 +192,7 @@ class Service:
                             yield item
                     return
                 except RequestRefused as error:
-                    if error.code != "target_changed" or text.num_tokens:
+                    if error.code != "target_changed" or text.times.num_tokens:
                         raise
                     logger.info("restarting a text: the verify node has another target")
                     generation = self._under_target(generation)

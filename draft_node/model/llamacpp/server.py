@@ -196,19 +196,15 @@ class Server:
                 self._send(ask, until)
             return [self._receive(ask.slot) for ask in asks]
         except (OSError, HTTPException) as error:
-            self._hang_up()
+            self.close()
             raise self._unreachable(error) from error
         except BaseException:
-            self._hang_up()  # answers to come would be taken for those of later requests
+            self.close()  # answers to come would be taken for those of later requests
             raise
-
-    def close(self) -> None:
-        """Closes all connections."""
-        self._hang_up()
 
     # -- HTTP ------------------------------------------------------------------------------------------------------
 
-    def _hang_up(self) -> None:
+    def close(self) -> None:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
