@@ -22,10 +22,10 @@ from verify_node.core.refusals import constraint_failed, target_failed
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
 from verify_node.core.settings import CoreSettings
-from verify_node.scheduler import orders
 from verify_node.scheduler.choose import Choice
 from verify_node.scheduler.commit import Moved, commit, publish
 from verify_node.scheduler.draft_model_switch import DraftModelSwitch
+from verify_node.scheduler.orders import ORDERS
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import NO_DRAFTING, Drafting, Outcome, Round, context_read
@@ -67,7 +67,7 @@ class Rounds:
         self.pool, self.allocator = register.pool, register.allocator
         self.limits, self.cost, self.choice = settings.limits, cost, choice
         self.admission = admission
-        self.preemption = Preemption(orders.create(settings.order), cost, self.pool)
+        self.preemption = Preemption(ORDERS.find(settings.order)(), cost, self.pool)
         self.replies, self.counts = replies, counts
         self.starting = Starting(self.sessions, self.pool, self.limits, cost, is_barrier=settings.is_barrier)
         self.model_switch = DraftModelSwitch(

@@ -109,8 +109,3 @@ ORDERS: Registry[Callable[[], Order]] = Registry(
     "order", "goodspeed.orders", lambda name, make: partial(OwnOrder, name, make), own="class"
 )
 """Constructors of orders, by name."""
-
-
-def create(name: str) -> Order:
-    """Creates the order of that name; raises UnknownPolicyError if there is none."""
-    return ORDERS.find(name)()
