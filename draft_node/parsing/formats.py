@@ -82,7 +82,6 @@ TOOLS = {
     )
 }
 
-
 AUTO, NONE = "auto", "none"
 
 OF_TOOLS = (
