@@ -121,7 +121,7 @@ class Service:
         self.outputs = set[OutputBuffer]()  # of requests in progress
         constraints = shared or Constraints(vocabulary, Trial(vocabulary))
         constraints.prepare()
-        self._compiler = ConstraintCompiler(constraints)
+        self.compiler = ConstraintCompiler(constraints)
         self.bodies, self.answers = body_queue(), answer_queue()
 
     # -- texts -----------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Service:
     ) -> AsyncGenerator[Item, None]:
         """Generates the text with one target, in one session."""
         session, kept, num_thinking = None, None, 0
-        async with self._compiler.held(request), aclosing(self._daemon.generate(request)) as items:
+        async with self.compiler.held(request), aclosing(self._daemon.generate(request)) as items:
             async for item in items:
                 if isinstance(item, Fail):
                     raise _error(item)
@@ -264,10 +264,6 @@ class Service:
         """Closes the sessions in progress at both nodes, those in the queue too; their users get Draining."""
         what = f"this draft node is shutting down, and the text was not finished within {waited_s:g} s"
         await self._daemon.end_generations(Fail("draining", f"{what}; ask another one"))
-
-    async def check_constraint(self, constraint: Constraint, user: str) -> None:
-        """Raises ConstraintError if a constraint cannot be served; Busy if too much of this user's work waits."""
-        await self._compiler.check(constraint, user)
 
     # -- state -----------------------------------------------------------------------------------------------------
 
@@ -356,7 +352,7 @@ class Service:
 
     def close(self) -> None:
         """Ends the threads. Call after the final text has ended."""
-        for queue in (self.tokenizer, self._compiler, self.bodies, self.answers):
+        for queue in (self.tokenizer, self.compiler, self.bodies, self.answers):
             queue.close()
 
 

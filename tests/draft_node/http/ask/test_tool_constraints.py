@@ -187,7 +187,7 @@ def test_what_a_format_becomes_with_thinking_is_compiled_before_it_is_served(mon
         if constraint.kind == "grammar":
             raise ConstraintError("it costs too much")
 
-    monkeypatch.setattr(here.service, "check_constraint", check)
+    monkeypatch.setattr(here.service.compiler, "check", check)
     assert refused(here.chat(**FORMAT), "response_format") == "response_format: it costs too much"
     assert checked == ["json_schema", "grammar"]
     refused(here.chat(structured_outputs={"json": {"type": "integer"}}), "structured_outputs")
