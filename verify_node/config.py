@@ -20,7 +20,6 @@ PAPER_BETA = 0.5
 LEASE_HEARTBEATS = 3
 """Silent heartbeats after which a draft node loses its sessions: one lost heartbeat must not end them."""
 
-
 SHARES = 16
 """A client may have this part of many sessions."""
 

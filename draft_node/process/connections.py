@@ -26,7 +26,6 @@ Received: TypeAlias = Callable[[int, DownMessage | ProtocolError], None]
 NotSent: TypeAlias = Callable[[int, UpMessage, MessageTooLarge | TransportError], None]
 Unreachable: TypeAlias = Callable[[int, Exception], None]
 
-
 TURN_S = 0.005
 """Time of handling messages after which other tasks get a turn."""
 

@@ -26,7 +26,6 @@ SMOOTHING = 0.1
 ROUND_S = 0.01
 """Assumed duration of a round before the first, in seconds."""
 
-
 Claim: TypeAlias = tuple[int, float]
 """Strength of a session's claim to its pages, compared before its rank: the smallest is the strongest."""
 

@@ -51,7 +51,6 @@ BOUND_SHARE = 0.5
 worth the next one's, above all when they follow tokens that were accepted meanwhile. With the whole price, drafts came
 too short: 32 sessions of n-gram drafts had 9 to 14 % fewer tokens/s (`experiments/LOG.md`)."""
 
-
 STEP = 1 / 16
 """Least weight of the newest round; the first rounds with a number of sessions count equally."""
 
