@@ -183,7 +183,6 @@ class DraftConfig(NodeSettings, SamplingSettings):
 
     @property
     def is_paper(self) -> bool:
-        """True if drafts are those of the paper."""
         return self.preset == "paper"
 
     @property

@@ -128,12 +128,10 @@ class VerifyConfig(NodeSettings):
 
     @property
     def is_paper(self) -> bool:
-        """True if rounds follow the paper."""
         return self.preset == "paper"
 
     @property
     def rounds(self) -> RoundKind:
-        """`barrier` if rounds wait for every draft, else `continuous`."""
         return "barrier" if self.is_paper else "continuous"
 
     @property

@@ -75,17 +75,14 @@ class Links:
 
     @property
     def link(self) -> VerifyLink:
-        """The home link."""
         return self._known[self.home].link
 
     @property
     def is_anybody_there(self) -> bool:
-        """True if at least one verify node is connected."""
         return any(known.link.connected for known in self._known.values())
 
     @property
     def welcomes(self) -> list[Welcome]:
-        """Returns the `Welcome` of each connected verify node."""
         links = [known.link for known in self._known.values() if known.link.connected]
         return [link.welcome for link in links if link.welcome is not None]
 
@@ -95,7 +92,6 @@ class Links:
         return number if number in self._known else None
 
     def forget(self, session_id: bytes) -> None:
-        """Drops the state of a closed session."""
         self._on.pop(session_id, None)
         self._sent_until.pop(session_id, None)
 

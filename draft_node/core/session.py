@@ -141,12 +141,10 @@ class Session:
 
     @property
     def epoch(self) -> int:
-        """Number of times the session was opened."""
         return self.stream.epoch
 
     @property
     def tokens(self) -> list[int]:
-        """Prompt and committed tokens."""
         return self.text.tokens
 
     @property
@@ -276,7 +274,6 @@ class Session:
         return [Send(Close(self.request.session_id, self.epoch)), end]
 
     def _enter(self, event: str, now: float | None = None) -> None:
-        """Follows the table of transitions."""
         session_id = self.request.session_id
         self.state = follow(TRANSITIONS, self.state, event, session_id, self.story)
         self.story.note(session_id, event, len(self.tokens), self.state, now)

@@ -33,7 +33,6 @@ class DraftCollector(Collector):
         self._answered = answered
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the metric families."""
         yield metrics.build_info("draft", self._daemon.link.hello.draft_model or NO_MODEL)
         yield metrics.target_info(self._daemon.link.welcome)
         yield from self._requests()

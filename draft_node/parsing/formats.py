@@ -109,7 +109,6 @@ def _named(template: str | None, asked: str, told: tuple[tuple[str, str], ...]) 
 
 
 def mentions(template: str | None, name: str) -> bool:
-    """True if a template mentions a variable."""
     return bool(template) and re.search(rf"\b{re.escape(name)}\b", template or "") is not None
 
 

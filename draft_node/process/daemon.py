@@ -101,7 +101,6 @@ class DraftDaemon:
 
     @property
     def channel(self) -> DraftChannel:
-        """The home link's channel."""
         return self.connections.channel(self.core.links.home)
 
     @property
@@ -164,7 +163,6 @@ class DraftDaemon:
         self.core.unreachable(link)
 
     async def _draft(self, drafting: Drafting) -> None:
-        """Passes the draft model's proposals to their sessions."""
         while True:
             for proposed in await drafting.take():
                 with self._of(proposed.session_id):

@@ -250,7 +250,6 @@ class Service:
 
     @contextmanager
     def _counted(self, generation: Generation) -> Iterator[RequestRecord]:
-        """Counts a text from request to end."""
         text = self.stats.begin(len(generation.prompt), generation.asked_at, generation.slo)
         try:
             yield text
@@ -292,7 +291,6 @@ class Service:
 
     @property
     def draft_model(self) -> str:
-        """The draft model's public name."""
         return self._daemon.link.hello.draft_model or NO_MODEL
 
     @property
@@ -315,7 +313,6 @@ class Service:
 
     @property
     def slo_tiers(self) -> SloTiers:
-        """The service levels (SLOs) that a text may request."""
         return SloTiers(self._daemon.link)
 
     def defaults(self, *, chat: bool) -> Defaults:
@@ -401,7 +398,6 @@ class ConstraintCompiler:
                 self._constraints.hold(session_id, compiled)
 
     def close(self) -> None:
-        """Ends the thread and cancels waiting calls."""
         self._turns.close()
 
 

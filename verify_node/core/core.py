@@ -107,7 +107,6 @@ class VerifyCore:
 
     @property
     def promises(self) -> Promises:
-        """Promises and deadlines of sessions with objectives."""
         return self.admission.promises
 
     # -- peers -----------------------------------------------------------------------------------------------------
@@ -117,7 +116,6 @@ class VerifyCore:
         return self.replies.revoke(self.register.enrol(enrolled, now), now)
 
     def load(self, now: float) -> Load:
-        """Returns this replica's load."""
         parts = self.register, self.promises, self.rounds.cost, self.limits
         return load_of(*parts, round_s=self.rounds.round_s, now=now, is_draining=self.draining)
 

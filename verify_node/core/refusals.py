@@ -153,7 +153,6 @@ def check_prompt_logprobs(opened: OpenSession, num_kept: int) -> Refusal | None:
 
 
 def num_prompt_logprobs(opened: OpenSession) -> int:
-    """Returns the number of prompt logprobs that the session requests."""
     return 0 if opened.num_prompt_logprobs is None else len(opened.prompt) * (1 + opened.num_prompt_logprobs)
 
 

@@ -61,7 +61,6 @@ class Register:
         return (self.enrolled or {}).get(peer.principal) if peer.principal is not None else None
 
     def slo_terms(self, peer: Peer) -> SloTerms:
-        """Returns the SLOs that a peer may request."""
         return terms_of(self.tiers, self.record(peer))
 
     def enrol(self, enrolled: Mapping[str, Enrolled], now: float) -> list[Peer]:

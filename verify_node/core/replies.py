@@ -114,7 +114,6 @@ class Replies:
         return sends
 
     def give_up(self, session: Session, why: Refusal, now: float) -> list[Send]:
-        """Drops the session, and sends its draft node the reason."""
         self._register.sessions.drop(session)
         return self.refuse(session.peer_id, why, now, about=session.opened)
 

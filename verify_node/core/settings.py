@@ -60,12 +60,10 @@ class CoreSettings:
 
     @property
     def is_barrier(self) -> bool:
-        """True if every round waits for all drafts."""
         return self.rounds == "barrier"
 
     @property
     def limits(self) -> RoundLimits:
-        """The limits of each round."""
         return RoundLimits(self.budget, self.max_round_tokens)
 
     def welcome(self, **fields: Any) -> Welcome:

@@ -67,7 +67,6 @@ class PendingDraft(NamedTuple):
 
     @property
     def due_at(self) -> float:
-        """Time at which the draft should arrive."""
         return self.session.drafts.timer.due_at if self.of_model else self.session.answer_due_at
 
 
@@ -260,7 +259,6 @@ class Choice:
         ]
 
     def keep(self, open_sessions: Container[bytes]) -> None:
-        """Drops the state of sessions that are no longer open."""
         if self._prompt_lookup is not None:
             self._prompt_lookup.keep(open_sessions)
 

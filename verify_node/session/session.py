@@ -183,7 +183,6 @@ class Session:
 
     @property
     def draws_at_random(self) -> bool:
-        """True if its tokens are drawn by their probabilities; False if the likeliest ones are taken."""
         return self.opened.sampling.temperature > 0.0
 
     @property
@@ -199,7 +198,6 @@ class Session:
         return is_plain and permits(opened.drafter, OWN) and self.verification == "match" and self.max_length > 0
 
     def allows_drafts_of(self, source: Source) -> bool:
-        """True if drafts of this source may be verified."""
         return permits(self.opened.drafter, source)
 
     def window(self, round_s: float) -> int:
@@ -264,11 +262,9 @@ class Session:
         self.peer_id, self.heard_at = peer_id, now
 
     def move_to(self, peer_id: bytes) -> None:
-        """Moves it to its draft node's new connection."""
         self.peer_id = peer_id
 
     def admit(self, *, promised: bool) -> None:
-        """Sets whether its objectives are promised."""
         self.promised = promised
 
     @property

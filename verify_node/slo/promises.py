@@ -46,12 +46,10 @@ class Promises:
 
     @property
     def is_on(self) -> bool:
-        """True if this node makes promises."""
         return self.policy != "none"
 
     @property
     def has_undecided(self) -> bool:
-        """True if a deadline waits for a decision."""
         return bool(self._undecided)
 
     @property
@@ -374,5 +372,4 @@ class Floor:
             self._short[name] = max(0.0, min(self._short.get(name, 0.0) + due - given[name], MOST_SHORT + due))
 
     def keep(self, clients: Container[str]) -> None:
-        """Drops the shortfalls of all other clients."""
         self._short = {name: short for name, short in self._short.items() if name in clients}

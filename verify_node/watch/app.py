@@ -88,7 +88,6 @@ class Feed:
             self.num_viewers -= 1
 
     def end(self) -> None:
-        """Ends all viewers' events, as the node stops."""
         self._ended.set()
 
     def _newest(self) -> bytes:

@@ -55,7 +55,6 @@ class VerifyCollector(Collector):
         self._channel = channel
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the metric families."""
         yield metrics.build_info("verify", self._core.welcome.target)
         yield metrics.target_info(self._core.welcome)
         yield from self._sessions()

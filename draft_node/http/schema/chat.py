@@ -147,7 +147,6 @@ class ToolCall(Strict):
 
 
 def call_of(call_id: str, name: str, arguments: str) -> dict[str, Any]:
-    """Returns a call in the format of chats."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 

@@ -47,7 +47,6 @@ class Job:
         return self.remaining_tokens * seconds / (self.num_drafted * rate + 1.0)
 
     def is_overdue(self, now: float, aging_s: float) -> bool:
-        """True if it has waited for longer than `aging_s`."""
         return self.waits_since is not None and now - self.waits_since > aging_s
 
     def overdue_first(self, now: float, aging_s: float) -> tuple[bool, float]:
