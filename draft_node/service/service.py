@@ -284,8 +284,7 @@ class Service:
 
     @property
     def context_len(self) -> int:
-        """The target's context length: most tokens of prompt and output together; 0 while the verify node is out of
-        reach."""
+        """Most tokens of prompt and output together at the target; 0 while the verify node is out of reach."""
         welcome = self._daemon.link.welcome
         return welcome.context_len if welcome is not None and self.is_within_reach else 0
 

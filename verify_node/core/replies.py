@@ -133,8 +133,7 @@ class Replies:
         return [Send(session.peer_id, verdict)]
 
     def disprove(self, moved: Iterable[Moved], now: float) -> list[Send]:
-        """Refuses proposals that a round could not use. Refuses once a client proven to draw from other
-        distributions."""
+        """Refuses proposals that a round could not use, and once a client proven to draw from other distributions."""
         sends = []
         for move in moved:
             if move.session.client.observe_evidence(move.outcome.evidence):  # see `Session.verification`

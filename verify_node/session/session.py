@@ -62,9 +62,7 @@ class Session:
     tokens_per_round: float = 1.0  # smoothed
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
     logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, if requested
-    prompt_logprobs: list[TokenLogprobs] | None = field(
-        init=False
-    )  # of the prefilled prompt; None: not asked, or acked
+    prompt_logprobs: list[TokenLogprobs] | None = field(init=False)  # of what is prefilled; None: not asked, or acked
     deadline: Deadline | None = None  # None: no objectives
     promised: bool | None = None  # whether its objectives are promised; None: undecided
     prefix_scope: bytes = b""  # sessions of the same scope share prefilled pages; empty: none are shared or retained
@@ -177,8 +175,7 @@ class Session:
 
     @property
     def allows_ngrams(self) -> bool:
-        """True if n-gram drafts may be verified; under ratio they may not: tokens that are not sampled must be
-        certain."""
+        """True if n-gram drafts may be verified: not under ratio, where tokens must be sampled, or certain."""
         return permits(self.opened.drafter, NGRAM) and self.verification == "match"
 
     @property
