@@ -70,6 +70,10 @@ LARGE_ANSWER = 1 << 11
 """Tokens and alternatives from which an answer is serialized on another thread."""
 
 
+ERRORS = {"verify_away": VerifyAway, "draining": Draining, "closed": Draining, "not_promised": Busy}
+"""Errors for users by the code of a session's failure; RequestRefused for the others."""
+
+
 def body_queue() -> FairQueue:
     """Returns the queue for work whose time is that of reading a body; size in bytes.
 
@@ -402,10 +406,4 @@ class ConstraintCompiler:
 
 def _error(fail: Fail) -> ServiceError:
     """Converts a session's failure to the error that its user gets."""
-    if fail.code == "verify_away":
-        return VerifyAway(fail.code, fail.what)
-    if fail.code in ("draining", "closed"):
-        return Draining(fail.code, fail.what)
-    if fail.code == "not_promised":
-        return Busy(fail.code, fail.what)
-    return RequestRefused(fail.code, fail.what)
+    return ERRORS.get(fail.code, RequestRefused)(fail.code, fail.what)
