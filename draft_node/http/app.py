@@ -24,12 +24,7 @@ from goodspeed.serving.web.errors import FAILED_HERE
 from goodspeed.serving.web.guards import KeyCheck, with_headers
 
 
-def create_app(
-    service: Service,
-    config: DraftConfig,
-    exposition: Exposition,
-    keys: Keys | None = None,
-) -> ASGIApp:
+def create_app(service: Service, config: DraftConfig, exposition: Exposition, keys: Keys | None = None) -> ASGIApp:
     """Builds the application. exposition: returns the metrics, called at each scrape."""
     texts, tokens = routes_of_texts(service, config), routes_of_tokens(service, config)
     api = Starlette(

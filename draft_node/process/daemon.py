@@ -24,17 +24,7 @@ from goodspeed.serving.loop import Failures
 from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.codec import FIXED_BYTES
 from goodspeed.wire.handshake import Leave
-from goodspeed.wire.messages import (
-    Ack,
-    Close,
-    DownMessage,
-    Draft,
-    OpenSession,
-    Redirect,
-    Refusal,
-    UpMessage,
-    Verdict,
-)
+from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, OpenSession, Redirect, Refusal, UpMessage, Verdict
 
 logger = logging.getLogger("goodspeed.draft")
 
