@@ -57,14 +57,7 @@ class Allocator:
     """Holds the estimates and turns them into permissions."""
 
     def __init__(
-        self,
-        policy: Policy,
-        budget: int,
-        *,
-        eta: float,
-        beta: float,
-        is_barrier: bool = False,
-        weigh_evidence: bool = True,
+        self, policy: Policy, budget: int, *, eta: float, beta: float, is_barrier: bool, weigh_evidence: bool
     ) -> None:
         """is_barrier: rounds wait for all drafts and verify them whole, so the budget itself is shared out."""
         self.policy = policy
