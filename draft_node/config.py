@@ -26,17 +26,14 @@ from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 NAME = r"[A-Za-z0-9._-]{1,64}"
 """Pattern of a client's name."""
 
-
 OWN_CLASS = r"[\w./-]{1,200}:[A-Za-z_]\w*"
 """Pattern of MODULE:CLASS and PATH.py:CLASS."""
-
 
 MAX_MODEL_NAME = 256
 """Most characters of a model's name, also in requests."""
 
 ANY_NAME = "*"
 """Value of `--served-model-name` with which requests may call the model anything."""
-
 
 OF_PROMPTS = ("prompts", "temperature")
 """Settings that HTTP requests specify themselves."""
@@ -186,7 +183,6 @@ class DraftConfig(NodeSettings, SamplingSettings):
 
     @property
     def is_paper(self) -> bool:
-        """True if drafts are those of the paper."""
         return self.preset == "paper"
 
     @property

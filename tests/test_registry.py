@@ -20,7 +20,7 @@ from goodspeed.slo.feasible import Ask
 from goodspeed.slo.policies import ADMISSION, OwnPolicy
 from tests.fakes import Desk
 from verify_node.config import VerifyConfig
-from verify_node.scheduler.orders.base import AGING_S, ORDERS, Job, OwnOrder, create
+from verify_node.scheduler.orders.base import AGING_S, ORDERS, Job, OwnOrder
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("cheapest", "dp", "edf", "none")
@@ -62,7 +62,7 @@ def test_the_rules_of_the_document_may_be_named_in_their_file(package: Path) -> 
     file = package / "rules.py"
     config = VerifyConfig(model="none", order=f"{file}:Shortest", admission="rules:cheapest")
     assert (config.core.order, config.core.admits) == (f"{file}:Shortest", "rules:cheapest")
-    assert [one.job_id for one in create(config.order).rank([job(1, 30.0), job(2, 10.0)], 0.0)] == [2, 1]
+    assert [one.job_id for one in ORDERS.find(config.order)().rank([job(1, 30.0), job(2, 10.0)], 0.0)] == [2, 1]
     asks = [Ask(1.0, 80, None), Ask(2.0, 30, None), Ask(3.0, 200, None, promised=True)]
     assert admit(asks, tokens_in=lambda seconds: 100 * seconds, policy=config.core.admits) == [False, True, True]
     with pytest.raises(ConfigError, match="has no class 'Longest'; name the class after the colon"):
@@ -94,7 +94,7 @@ def test_names_import_nothing(package: Path) -> None:
 
 
 def test_the_order_of_the_document_ranks_and_nobody_starves(package: Path) -> None:
-    order = create("shortest")
+    order = ORDERS.find("shortest")()
     jobs = [job(1, 30.0), job(2, 10.0), job(3, 99.0, waits_since=0.0), job(4, 20.0)]
     assert [one.job_id for one in order.rank(jobs, AGING_S)] == [2, 4, 1, 3]
     assert [one.job_id for one in order.rank(jobs, AGING_S + 1.0)] == [3, 2, 4, 1]

@@ -39,8 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def serve(namespace: argparse.Namespace) -> int:
-    """Serves until a stop signal; draft nodes retain their committed tokens and return to a restarted verify
-    node."""
+    """Serves until a stop signal; draft nodes keep their texts, and return to a restarted verify node."""
     if namespace.record and not namespace.json:
         raise ConfigError("--record adds to the events that --json prints; give both, or neither")
     events = EventLog(enabled=namespace.json)

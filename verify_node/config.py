@@ -20,7 +20,6 @@ PAPER_BETA = 0.5
 LEASE_HEARTBEATS = 3
 """Silent heartbeats after which a draft node loses its sessions: one lost heartbeat must not end them."""
 
-
 SHARES = 16
 """A client may have this part of many sessions."""
 
@@ -129,12 +128,10 @@ class VerifyConfig(NodeSettings):
 
     @property
     def is_paper(self) -> bool:
-        """True if rounds follow the paper."""
         return self.preset == "paper"
 
     @property
     def rounds(self) -> RoundKind:
-        """`barrier` if rounds wait for every draft, else `continuous`."""
         return "barrier" if self.is_paper else "continuous"
 
     @property

@@ -39,7 +39,7 @@ class VerifyLink:
     """Tracks whether the verify node is there, and returns commands to reach it."""
 
     hello: Hello
-    timeout_s: float  # silence after which the verify node counts as away
+    timeout_s: float  # silence after which the verify node counts as away, at least MISSED_BEATS of its heartbeats
     welcome: Welcome | None = None  # the latest one
     away_since: float | None = None  # None while the verify node is there
     says_goodbye: bool = False  # the verify node announced that it stops
@@ -56,11 +56,6 @@ class VerifyLink:
     @classmethod
     def begin(cls, hello: Hello, timeout_s: float, now: float) -> "VerifyLink":
         return cls(hello, timeout_s, away_since=now, _heard_at=now, _hello_at=now, _built_at=now)
-
-    @property
-    def _patience_s(self) -> float:
-        """Silence after which the verify node counts as away: at least three of its heartbeat intervals."""
-        return max(self.timeout_s, MISSED_BEATS * self.welcome.heartbeat_s if self.welcome else 0.0)
 
     @property
     def connected(self) -> bool:
@@ -109,12 +104,13 @@ class VerifyLink:
     def tick(self, now: float) -> list[Command]:
         """Repeats an unanswered Hello, detects silence, and sends heartbeats."""
         if self.connected:
-            if now - self._heard_at > self._patience_s:
+            beat_s = self.welcome.heartbeat_s if self.welcome else HELLO_S
+            if now - self._heard_at > max(self.timeout_s, MISSED_BEATS * beat_s):
                 self.is_silent = True
                 return self._rebuilt(self._lost(now), now)
             if now < self._beat_at:
                 return []
-            self._beat_at = now + (self.welcome.heartbeat_s if self.welcome else HELLO_S)
+            self._beat_at = now + beat_s
             return [Command.BEAT]
         if now < self._hello_at:
             return []

@@ -75,17 +75,14 @@ class Links:
 
     @property
     def link(self) -> VerifyLink:
-        """The home link."""
         return self._known[self.home].link
 
     @property
     def is_anybody_there(self) -> bool:
-        """True if at least one verify node is connected."""
         return any(known.link.connected for known in self._known.values())
 
     @property
     def welcomes(self) -> list[Welcome]:
-        """Returns the `Welcome` of each connected verify node."""
         links = [known.link for known in self._known.values() if known.link.connected]
         return [link.welcome for link in links if link.welcome is not None]
 
@@ -94,11 +91,7 @@ class Links:
         number = self._on.get(session_id)
         return number if number in self._known else None
 
-    def sessions_on(self, number: int) -> list[bytes]:
-        return [session_id for session_id, on in self._on.items() if on == number]
-
     def forget(self, session_id: bytes) -> None:
-        """Drops the state of a closed session."""
         self._on.pop(session_id, None)
         self._sent_until.pop(session_id, None)
 
@@ -141,12 +134,7 @@ class Links:
         known.moves_at = now + (GRACE_S if is_waited_for else 0.0) + jitter_s
         self._try_at = max(self._try_at, known.moves_at)
         if number == self.home:
-            self._go_home()
-
-    def _go_home(self) -> None:
-        there = [number for number, known in self._known.items() if known.link.connected]
-        if there:
-            self.home = there[0]
+            self.home = next((one for one, other in self._known.items() if other.link.connected), number)
 
     def _others(self, number: int) -> bool:
         """Returns whether there is another verify node to try."""
@@ -227,7 +215,8 @@ class Links:
         """
         if now < self._try_at:
             return None
-        targets = [one for one in dict.fromkeys(wanted) if not self._is_served(one)]
+        there = [number for number in self._known if self[number].connected]
+        targets = [one for one in dict.fromkeys(wanted) if not any(self._has(number, one) for number in there)]
         if self.link.connected and not targets:
             return None
         self._try_at = now + TRY_S
@@ -237,10 +226,6 @@ class Links:
                 if address.endpoint not in linked:
                     return self._make(address, now)
         return None
-
-    def _is_served(self, target: str | None) -> bool:
-        """Returns whether a connected link has this target."""
-        return any(self[number].connected and self._has(number, target) for number in self._known)
 
     def _has(self, number: int, target: str | None) -> bool:
         """Returns whether a connected link has this target, by its own Welcome, not by what siblings report."""

@@ -82,12 +82,10 @@ class Pace:
     _at: float = 0.0
 
     def allows(self, now: float) -> bool:
-        """True if another text may be opened."""
         self._spent, self._at = max(0.0, self._spent - MESSAGES_PER_S * (now - self._at)), now
         return self._spent < BURST
 
     def opened(self, session: Session) -> None:
-        """Adds the cost of a text."""
         self._spent += _cost(session)
 
     def answered(self, session: Session) -> None:
@@ -111,7 +109,6 @@ class RequestQueue:
 
     @property
     def num_running(self) -> int:
-        """Texts that have a place."""
         return sum(entry.has_place for entry in self._entries.values())
 
     @property

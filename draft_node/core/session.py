@@ -141,17 +141,11 @@ class Session:
 
     @property
     def epoch(self) -> int:
-        """Number of times the session was opened."""
         return self.stream.epoch
 
     @property
     def tokens(self) -> list[int]:
-        """Prompt and committed tokens."""
         return self.text.tokens
-
-    @property
-    def committed(self) -> tuple[int, ...]:
-        return self.text.committed
 
     @property
     def done(self) -> bool:
@@ -206,7 +200,8 @@ class Session:
     def proposed(self, proposal: Proposed) -> list[Action]:
         """Handles a proposal of the draft model; ignores one that answers an outdated request."""
         self.stream.answered()
-        if self.state is not State.RUNNING or not self.stream.is_answered_by(proposal):
+        is_latest = (proposal.epoch, proposal.round) == (self.epoch, self.stream.round)
+        if self.state is not State.RUNNING or not is_latest:
             return []
         return self.stream.drafted(proposal, self.tokens)
 
@@ -279,7 +274,6 @@ class Session:
         return [Send(Close(self.request.session_id, self.epoch)), end]
 
     def _enter(self, event: str, now: float | None = None) -> None:
-        """Follows the table of transitions."""
         session_id = self.request.session_id
         self.state = follow(TRANSITIONS, self.state, event, session_id, self.story)
         self.story.note(session_id, event, len(self.tokens), self.state, now)

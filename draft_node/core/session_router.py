@@ -65,7 +65,7 @@ class SessionRouter:
         lost = self._links[link]
         self._links.lost(link, now, in_good_order=lost.says_goodbye)
         self._queue.forget_rooms()
-        here = [self._sessions[key] for key in self._links.sessions_on(link) if key in self._sessions]
+        here = [one for key, one in self._sessions.items() if self._links.on(key) == link]
         was_open = {one.request.session_id: one.epoch for one in here if one.is_open}
         if lost.welcome is not None and was_open:
             self._left_open[link] = LeftOpen(lost.welcome.boot_id, was_open)

@@ -51,12 +51,11 @@ class VerifyNodes:
 
     def may_have(self, address: Address, target: str | None) -> bool:
         """Returns whether the verify node may have this target; True also if the node's is unknown. None: any."""
-        return target is None or self._target(address.endpoint) in (None, target)
+        known = self._sibling(address).target_fingerprint or self._targets.get(address.endpoint)
+        return target is None or known in (None, target)
 
     def _takes_sessions(self, address: Address) -> bool:
-        sibling = self._siblings.get(address.endpoint)
-        is_draining = sibling is not None and sibling.is_draining
-        return not is_draining and address.endpoint not in self._excluded
+        return not self._sibling(address).is_draining and address.endpoint not in self._excluded
 
     def candidates(self, target: str | None) -> list[Address]:
         """Returns the addresses that may have this target, shortest expected wait first, unknown waits at the end.
@@ -69,15 +68,12 @@ class VerifyNodes:
         )
 
     def _expected_s(self, address: Address) -> float:
-        sibling = self._siblings.get(address.endpoint)
-        if sibling is None or sibling.expected_s is None:
-            return inf
-        return sibling.expected_s
+        seconds = self._sibling(address).expected_s
+        return inf if seconds is None else seconds
 
-    def _target(self, endpoint: str) -> str | None:
-        sibling = self._siblings.get(endpoint)
-        told = sibling.target_fingerprint if sibling is not None else ""
-        return told or self._targets.get(endpoint)
+    def _sibling(self, address: Address) -> Sibling:
+        """Returns what was reported of an address; nothing is known of one that was not."""
+        return self._siblings.get(address.endpoint, Sibling(address.endpoint))
 
     def _address(self, endpoint: str) -> Address:
         if endpoint in self._of_options:

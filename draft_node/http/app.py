@@ -15,21 +15,16 @@ from draft_node.http.api import page
 from draft_node.http.api.generate import routes_of_texts
 from draft_node.http.api.node import Exposition, routes_of_node
 from draft_node.http.api.tokenize import routes_of_tokens
-from draft_node.http.ask.body import telling_ignored
+from draft_node.http.ask.body import header_of_ignored
 from draft_node.http.schema.errors import ApiError, ClientGone, of_service
 from draft_node.service.service import Service
 from goodspeed.errors import PromptError, ServiceError
 from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.web.errors import FAILED_HERE
-from goodspeed.serving.web.guards import KeyCheck
+from goodspeed.serving.web.guards import KeyCheck, with_headers
 
 
-def create_app(
-    service: Service,
-    config: DraftConfig,
-    exposition: Exposition,
-    keys: Keys | None = None,
-) -> ASGIApp:
+def create_app(service: Service, config: DraftConfig, exposition: Exposition, keys: Keys | None = None) -> ASGIApp:
     """Builds the application. exposition: returns the metrics, called at each scrape."""
     texts, tokens = routes_of_texts(service, config), routes_of_tokens(service, config)
     api = Starlette(
@@ -45,7 +40,7 @@ def create_app(
         },
     )
     api.router.redirect_slashes = False
-    guarded = telling_ignored(_with_or_without_slash(api))
+    guarded = with_headers(_with_or_without_slash(api), header_of_ignored)
     return guarded if keys is None else KeyCheck(guarded, keys, is_open=page.is_wanted)
 
 

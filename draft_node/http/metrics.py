@@ -27,12 +27,12 @@ class DraftCollector(Collector):
     """All metrics of a draft node; collect in its event loop."""
 
     def __init__(self, daemon: DraftDaemon, texts: RequestStats, answered: ResponseCounts) -> None:
+        """texts: of the service."""
         self._daemon = daemon
         self._texts = texts
         self._answered = answered
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the metric families."""
         yield metrics.build_info("draft", self._daemon.link.hello.draft_model or NO_MODEL)
         yield metrics.target_info(self._daemon.link.welcome)
         yield from self._requests()
@@ -76,7 +76,7 @@ class DraftCollector(Collector):
         yield counters("slo_goodput_tokens", "Tokens of texts that attained all of their objectives.", "tier", tokens)
 
     def _tokens(self) -> Iterator[Metric]:
-        texts, statistics = self._texts, self._daemon.statistics
+        texts, statistics = self._texts, self._daemon.core.statistics
         yield counter("prompt_tokens", "Prompt tokens of texts that got a first token.", texts.num_prompt_tokens)
         yield counter("generation_tokens", "Tokens written.", texts.num_tokens)
         yield counter("rounds", "Verdicts applied, over all sessions.", statistics.num_rounds)
@@ -96,14 +96,8 @@ class DraftCollector(Collector):
         yield counter("reconnects", "Handshakes after the first.", max(0, daemon.core.counts.num_connected - 1))
         what = "Sessions that a verify node sent to another."
         yield counter("redirected", what, daemon.core.counts.num_redirected)
-        yield counter(
-            "resends", "Silences after which a session's last word was repeated.", daemon.statistics.num_resends
-        )
+        what = "Silences after which a session's last word was repeated."
+        yield counter("resends", what, daemon.core.statistics.num_resends)
         yield counters("refusals", "Messages that the verify node refused.", "reason", refusals)
         yield counter("uplink_bytes", "Bytes of messages sent.", traffic.bytes_sent)
         yield counter("downlink_bytes", "Bytes of messages received.", traffic.bytes_received)
-
-
-def create_registry(daemon: DraftDaemon, texts: RequestStats, answered: ResponseCounts) -> metrics.Registry:
-    """Returns the registry behind `/metrics`. texts: of the service."""
-    return metrics.create_registry(DraftCollector(daemon, texts, answered))

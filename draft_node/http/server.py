@@ -6,7 +6,7 @@ from functools import partial
 
 from draft_node.config import DraftConfig
 from draft_node.http.app import create_app
-from draft_node.http.metrics import create_registry
+from draft_node.http.metrics import DraftCollector
 from draft_node.process.connection_status import tell
 from draft_node.process.daemon import DraftDaemon
 from draft_node.service.chat_support import ChatSupport
@@ -55,7 +55,8 @@ class HttpServer:
             refuses_control_tokens=self.config.refuse_control_tokens,
         )
         answers = ResponseCounts()
-        exposition = partial(metrics.exposition, create_registry(self.daemon, service.stats, answers))
+        registry = metrics.create_registry(DraftCollector(self.daemon, service.stats, answers))
+        exposition = partial(metrics.exposition, registry)
         app = create_app(service, self.config, exposition, keys)
         counted = Counted(LocalHost(app) if keys is None else app, answers)
         with self.bound.listener as listener:
@@ -97,7 +98,7 @@ class HttpServer:
 
     def summary(self) -> dict[str, object]:
         """Returns counts over all texts, for the `stopped` event."""
-        statistics = self.daemon.statistics
+        statistics = self.daemon.core.statistics
         return {
             "name": self.config.name,
             "model": self.config.model,

@@ -28,7 +28,6 @@ class CircuitBreaker:
         return now < self._until or self.late_since(now) is not None
 
     def begin(self, now: float) -> None:
-        """Notes the start of a step."""
         self._began = now
 
     def end(self, now: float) -> bool:

@@ -44,7 +44,6 @@ class Drafting:
         return None
 
     def forget(self, session_id: bytes) -> None:
-        """Has the drafter forget a closed session."""
         if session_id in self._known:
             self._known.discard(session_id)
             self._add(session_id, None)

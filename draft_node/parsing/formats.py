@@ -82,7 +82,6 @@ TOOLS = {
     )
 }
 
-
 AUTO, NONE = "auto", "none"
 
 OF_TOOLS = (
@@ -110,7 +109,6 @@ def _named(template: str | None, asked: str, told: tuple[tuple[str, str], ...]) 
 
 
 def mentions(template: str | None, name: str) -> bool:
-    """True if a template mentions a variable."""
     return bool(template) and re.search(rf"\b{re.escape(name)}\b", template or "") is not None
 
 

@@ -8,15 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from draft_node.parsing.formats import (
-    NO_FORMATS,
-    Call,
-    Content,
-    Formats,
-    ParsedPart,
-    Thinking,
-    ToolFormat,
-)
+from draft_node.parsing.formats import NO_FORMATS, Call, Content, Formats, ParsedPart, Thinking, ToolFormat
 from draft_node.parsing.tool_parsers import JsonToolParser, MistralToolParser, ToolParser, XmlToolParser
 
 Continued: TypeAlias = Literal["thinking", "text"]

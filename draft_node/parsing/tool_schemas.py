@@ -5,7 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from goodspeed.constraint.references import Resolver, followed
+from goodspeed.constraint.references import Part, Resolver, followed
+from goodspeed.constraint.schemas import members_of, values_of
 
 
 def is_of_object(schema: Mapping[str, Any]) -> bool:
@@ -101,8 +102,7 @@ def types_of(wanted: Any, resolver: Resolver) -> frozenset[str]:
         if says is None:
             types |= _types_of_values(part)
         for name in ("anyOf", "oneOf", "allOf"):
-            choices = part.get(name)
-            left += choices[-MAX_PARTS:] if isinstance(choices, list) else []
+            left += members_of(part, name)[-MAX_PARTS:]
         left += [*followed(part, resolver)][1:2]
         if types and part.get("nullable") is True:
             types.add("null")
@@ -112,7 +112,7 @@ def types_of(wanted: Any, resolver: Resolver) -> frozenset[str]:
 def choices_of(wanted: Any, resolver: Resolver) -> list[Any] | None:
     """Returns a parameter's enumerated values that match its types; None if its schema enumerates none."""
     parts = list(followed(wanted, resolver))
-    choices = next((listed for part in parts if (listed := _listed(part)) is not None), None)
+    choices = next((listed for part in parts if (listed := values_of(part)) is not None), None)
     types = next((part["type"] for part in parts if "type" in part), None)
     if choices is None or types is None:
         return choices
@@ -124,14 +124,9 @@ def kind_of(value: Any) -> str:
     return KINDS.get(type(value), "string")
 
 
-def _listed(part: Mapping[str, Any]) -> list[Any] | None:
-    choices = [part["const"]] if "const" in part else part.get("enum")
-    return choices if isinstance(choices, list) else None
-
-
-def _types_of_values(part: Mapping[str, Any]) -> set[str]:
+def _types_of_values(part: Part) -> set[str]:
     """Returns the types of the enumerated values."""
-    choices = _listed(part) or []
+    choices = values_of(part) or []
     return {*map(kind_of, choices[:MAX_CHOICES]), *(["string"] if len(choices) > MAX_CHOICES else [])}
 
 

@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from contextlib import suppress
 
 from draft_node.config import DraftConfig
 from draft_node.core.link import VerifyLink
 from draft_node.process.daemon import DraftDaemon
 from goodspeed.serving.events import EventLog, Reporter, Sentence
+from goodspeed.serving.loop import wait_at_most
 from goodspeed.untrusted import sanitize
 
 FIRST_S = 5.0
@@ -85,6 +85,4 @@ async def tell(
         if has_connected:
             await asyncio.sleep(LOOK_S)
         else:  # report the first connection at once: a short text may end before the next look
-            with suppress(TimeoutError):  # `wait_for` of Python 3.11 loses a cancellation at the moment of connecting
-                async with asyncio.timeout(LOOK_S):
-                    await daemon.connected.wait()
+            await wait_at_most(LOOK_S, daemon.connected)

@@ -26,7 +26,6 @@ Received: TypeAlias = Callable[[int, DownMessage | ProtocolError], None]
 NotSent: TypeAlias = Callable[[int, UpMessage, MessageTooLarge | TransportError], None]
 Unreachable: TypeAlias = Callable[[int, Exception], None]
 
-
 TURN_S = 0.005
 """Time of handling messages after which other tasks get a turn."""
 
@@ -159,7 +158,6 @@ class Connections:
         return self._last
 
     def all(self) -> list[tuple[int, DraftChannel]]:
-        """Returns all channels with their link numbers."""
         return [(link, connection.channel) for link, connection in self._by_link.items()]
 
     def put(self, link: int, message: UpMessage) -> None:
@@ -214,7 +212,6 @@ class Connections:
             self._by_link[link].reconnect()
 
     def clear(self) -> None:
-        """Drops all queued messages."""
         for connection in self._by_link.values():
             connection.clear()
 

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from draft_node.core import actions as act
 from draft_node.core.actions import Deliver, Fail, Finish, NodeAction
 from draft_node.core.core import DraftCore
-from draft_node.core.counts import Statistics
 from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
 from draft_node.model.drafting import Drafting
@@ -25,17 +24,7 @@ from goodspeed.serving.loop import Failures
 from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.codec import FIXED_BYTES
 from goodspeed.wire.handshake import Leave
-from goodspeed.wire.messages import (
-    Ack,
-    Close,
-    DownMessage,
-    Draft,
-    OpenSession,
-    Redirect,
-    Refusal,
-    UpMessage,
-    Verdict,
-)
+from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, OpenSession, Redirect, Refusal, UpMessage, Verdict
 
 logger = logging.getLogger("goodspeed.draft")
 
@@ -102,18 +91,12 @@ class DraftDaemon:
 
     @property
     def channel(self) -> DraftChannel:
-        """The home link's channel."""
         return self.connections.channel(self.core.links.home)
 
     @property
     def link(self) -> VerifyLink:
         """The home link, on which new sessions are opened."""
         return self.core.link
-
-    @property
-    def statistics(self) -> Statistics:
-        """Totals over all sessions since the start."""
-        return self.core.statistics
 
     # -- the process -----------------------------------------------------------------------------------------------
 
@@ -170,7 +153,6 @@ class DraftDaemon:
         self.core.unreachable(link)
 
     async def _draft(self, drafting: Drafting) -> None:
-        """Passes the draft model's proposals to their sessions."""
         while True:
             for proposed in await drafting.take():
                 with self._of(proposed.session_id):

@@ -31,14 +31,9 @@ class FairQueue:
         self._max_size = max_size
         self._too_much = too_much
         self._at_once = at_once
-        self._users: dict[str, _User] = {}
+        self._users: dict[str, _User] = {}  # those with work waiting or running
         self._running: asyncio.Future[None] | None = None  # the turn of the work that has the thread
         self._is_closed = False
-
-    @property
-    def num_users(self) -> int:
-        """Number of users with work waiting or running."""
-        return len(self._users)
 
     async def run(self, user: str, size: int, work: Callable[[], T]) -> T:
         """Runs `work` in turn; returns its result or raises its error. Busy if the user would exceed `max_size`.

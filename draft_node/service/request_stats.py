@@ -46,10 +46,6 @@ class RequestRecord:
     times: Times
     _over: bool = False
 
-    @property
-    def num_tokens(self) -> int:
-        return self.times.num_tokens
-
     def delivered(self, num_tokens: int, now: float, num_thinking: int = 0) -> None:
         """Counts delivered tokens, `num_thinking` of them reasoning; several arrive at once if a draft was accepted."""
         if not num_tokens:

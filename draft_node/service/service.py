@@ -70,6 +70,10 @@ LARGE_ANSWER = 1 << 11
 """Tokens and alternatives from which an answer is serialized on another thread."""
 
 
+ERRORS = {"verify_away": VerifyAway, "draining": Draining, "closed": Draining, "not_promised": Busy}
+"""Errors for users by the code of a session's failure; RequestRefused for the others."""
+
+
 def body_queue() -> FairQueue:
     """Returns the queue for work whose time is that of reading a body; size in bytes.
 
@@ -121,7 +125,7 @@ class Service:
         self.outputs = set[OutputBuffer]()  # of requests in progress
         constraints = shared or Constraints(vocabulary, Trial(vocabulary))
         constraints.prepare()
-        self._compiler = ConstraintCompiler(constraints)
+        self.compiler = ConstraintCompiler(constraints)
         self.bodies, self.answers = body_queue(), answer_queue()
 
     # -- texts -----------------------------------------------------------------------------------------------------
@@ -192,7 +196,7 @@ class Service:
                             yield item
                     return
                 except RequestRefused as error:
-                    if error.code != "target_changed" or text.num_tokens:
+                    if error.code != "target_changed" or text.times.num_tokens:
                         raise
                     logger.info("restarting a text: the verify node has another target")
                     generation = self._under_target(generation)
@@ -202,7 +206,7 @@ class Service:
     ) -> AsyncGenerator[Item, None]:
         """Generates the text with one target, in one session."""
         session, kept, num_thinking = None, None, 0
-        async with self._compiler.held(request), aclosing(self._daemon.generate(request)) as items:
+        async with self.compiler.held(request), aclosing(self._daemon.generate(request)) as items:
             async for item in items:
                 if isinstance(item, Fail):
                     raise _error(item)
@@ -250,7 +254,6 @@ class Service:
 
     @contextmanager
     def _counted(self, generation: Generation) -> Iterator[RequestRecord]:
-        """Counts a text from request to end."""
         text = self.stats.begin(len(generation.prompt), generation.asked_at, generation.slo)
         try:
             yield text
@@ -264,10 +267,6 @@ class Service:
         """Closes the sessions in progress at both nodes, those in the queue too; their users get Draining."""
         what = f"this draft node is shutting down, and the text was not finished within {waited_s:g} s"
         await self._daemon.end_generations(Fail("draining", f"{what}; ask another one"))
-
-    async def check_constraint(self, constraint: Constraint, user: str) -> None:
-        """Raises ConstraintError if a constraint cannot be served; Busy if too much of this user's work waits."""
-        await self._compiler.check(constraint, user)
 
     # -- state -----------------------------------------------------------------------------------------------------
 
@@ -289,14 +288,12 @@ class Service:
 
     @property
     def context_len(self) -> int:
-        """The target's context length: most tokens of prompt and output together; 0 while the verify node is out of
-        reach."""
+        """Most tokens of prompt and output together at the target; 0 while the verify node is out of reach."""
         welcome = self._daemon.link.welcome
         return welcome.context_len if welcome is not None and self.is_within_reach else 0
 
     @property
     def draft_model(self) -> str:
-        """The draft model's public name."""
         return self._daemon.link.hello.draft_model or NO_MODEL
 
     @property
@@ -319,7 +316,6 @@ class Service:
 
     @property
     def slo_tiers(self) -> SloTiers:
-        """The service levels (SLOs) that a text may request."""
         return SloTiers(self._daemon.link)
 
     def defaults(self, *, chat: bool) -> Defaults:
@@ -356,7 +352,7 @@ class Service:
 
     def close(self) -> None:
         """Ends the threads. Call after the final text has ended."""
-        for queue in (self.tokenizer, self._compiler, self.bodies, self.answers):
+        for queue in (self.tokenizer, self.compiler, self.bodies, self.answers):
             queue.close()
 
 
@@ -405,16 +401,9 @@ class ConstraintCompiler:
                 self._constraints.hold(session_id, compiled)
 
     def close(self) -> None:
-        """Ends the thread and cancels waiting calls."""
         self._turns.close()
 
 
 def _error(fail: Fail) -> ServiceError:
     """Converts a session's failure to the error that its user gets."""
-    if fail.code == "verify_away":
-        return VerifyAway(fail.code, fail.what)
-    if fail.code in ("draining", "closed"):
-        return Draining(fail.code, fail.what)
-    if fail.code == "not_promised":
-        return Busy(fail.code, fail.what)
-    return RequestRefused(fail.code, fail.what)
+    return ERRORS.get(fail.code, RequestRefused)(fail.code, fail.what)

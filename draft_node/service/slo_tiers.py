@@ -16,7 +16,6 @@ class SloTiers:
 
     @property
     def tiers(self) -> dict[str, Objectives]:
-        """The verify node's tiers, by name."""
         welcome = self._link.welcome
         return {tier.tier: tier for tier in welcome.slo.tiers if tier.tier} if welcome is not None else {}
 

@@ -6,7 +6,6 @@ Importing this adds them to `ORDERS`, so that a verify core knows them, too.
 from collections.abc import Sequence
 from typing import Any
 
-from verify_node.scheduler import orders
 from verify_node.scheduler.orders import AGING_S, ORDERS, Job, Order
 from verify_node.scheduler.orders.laps import Laps
 
@@ -46,7 +45,7 @@ class Sjf(Order):
 
 def create(name: str, **parameters: Any) -> Order:
     """Makes an order of that name with other parameters than its own."""
-    order = orders.create(name)
+    order = ORDERS.find(name)()
     for parameter, value in parameters.items():
         getattr(order, parameter)  # an error where it is not there
         setattr(order, parameter, value)

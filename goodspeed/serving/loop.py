@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
 from goodspeed.errors import NodeFailed
@@ -53,6 +53,16 @@ async def first_end(*tasks: "asyncio.Task[Any]") -> None:
     for task in tasks:
         if task.done():
             task.result()
+
+
+async def wait_at_most(timeout_s: float, event: asyncio.Event) -> None:
+    """Waits until the event is set, or for timeout_s.
+
+    `asyncio.wait_for` of Python 3.11 loses a cancellation at the moment at which the event is set.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
 
 
 async def stop(*tasks: "asyncio.Task[Any]") -> None:

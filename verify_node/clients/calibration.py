@@ -103,9 +103,8 @@ class Calibration:
 
     def _solve(self) -> list[float]:
         """Shrinks each bucket towards its claim, then pools neighbours until higher claims have no lower values."""
-        pools: list[
-            tuple[float, float, int]
-        ] = []  # sum of weighted probabilities, weight, number of buckets; probabilities fall
+        # Sum of weighted probabilities, weight, number of buckets; probabilities fall.
+        pools: list[tuple[float, float, int]] = []
         prior = PRIOR_TRIES * self._came_true
         for hits, tries, claimed in zip(self.hits, self.tries, CLAIMED, strict=True):
             weight, number = tries + UNSEEN, 1

@@ -90,7 +90,6 @@ class DraftGain:
 
     @property
     def is_known(self) -> bool:
-        """True if enough rounds of both kinds were observed."""
         return min(self._in_time.num, self._too_late.num) >= KNOWN
 
     def observe(self, num_accepted: int, *, in_time: bool) -> None:
@@ -138,7 +137,6 @@ class Client:
     # -- identity --------------------------------------------------------------------------------------------------
 
     def grant(self, record: Enrolled) -> None:
-        """Sets the weight and the limit of its key's enrolment."""
         self.weight, self.max_sessions = record.weight, record.max_sessions
 
     def set_draft_model(self, draft_fingerprint: str, unknown: AcceptanceEstimator) -> None:
@@ -151,7 +149,6 @@ class Client:
         self.draft_fingerprint = draft_fingerprint
 
     def know_models(self, *, has_model: bool) -> None:
-        """Sets whether any of its connected processes has a draft model."""
         self.has_model = has_model
 
     def become_active(self, number: int) -> None:
@@ -174,7 +171,6 @@ class Client:
     # -- times and gains of its drafts -----------------------------------------------------------------------------
 
     def observe_round_trip(self, smoothed_s: float) -> None:
-        """Takes over the smoothed round trip of the session that answered most recently."""
         self.round_trip_s = smoothed_s
 
     @property
@@ -264,16 +260,13 @@ class Client:
         return self.num_accepted_by.total()
 
     def count_tokens(self, num_tokens: int) -> None:
-        """Adds delivered tokens."""
         self.num_tokens += num_tokens
 
     def count_draft(self, source: Source, num_drafted: int, num_accepted: int) -> None:
-        """Adds a verified draft."""
         self.num_drafted_by[source] += num_drafted
         self.num_accepted_by[source] += num_accepted
 
     def count_bytes(self, uplink: int = 0, downlink: int = 0) -> None:
-        """Adds bytes on the wire."""
         self.uplink_bytes += uplink
         self.downlink_bytes += downlink
 
@@ -291,11 +284,9 @@ class Peer:
 
     @property
     def sender(self) -> bytes:
-        """Id under which its limits are counted."""
         return sender_of(self.peer_id, self.principal)
 
     def heard(self, now: float) -> None:
-        """Renews its lease after a message."""
         self.last_seen = now
 
 

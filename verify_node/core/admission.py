@@ -57,7 +57,6 @@ class Admission:
         return [send for asked in asking for send in self._carry_out(sessions[asked], now, promised=False)]
 
     def _withdraw_promises(self, session_ids: Iterable[bytes]) -> None:
-        """Withdraws these sessions' promises."""
         for session_id in session_ids:
             if (session := self._register.sessions.get(session_id)) is not None:
                 session.admit(promised=False)

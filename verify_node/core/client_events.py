@@ -67,7 +67,6 @@ class ClientEvents:
         return news
 
     def newest_first(self) -> list[ClientEvent]:
-        """Returns all retained events."""
         return sorted([*self._visits, *self._refusals.values()], key=lambda event: event.at, reverse=True)
 
     def losses_since(self, since: float) -> list[ClientEvent]:

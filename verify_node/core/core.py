@@ -107,7 +107,6 @@ class VerifyCore:
 
     @property
     def promises(self) -> Promises:
-        """Promises and deadlines of sessions with objectives."""
         return self.admission.promises
 
     # -- peers -----------------------------------------------------------------------------------------------------
@@ -117,7 +116,6 @@ class VerifyCore:
         return self.replies.revoke(self.register.enrol(enrolled, now), now)
 
     def load(self, now: float) -> Load:
-        """Returns this replica's load."""
         parts = self.register, self.promises, self.rounds.cost, self.limits
         return load_of(*parts, round_s=self.rounds.round_s, now=now, is_draining=self.draining)
 
@@ -151,7 +149,8 @@ class VerifyCore:
             return self.replies.refuse(peer_id, STOPPING, now, principal=principal)
         if refused := self.register.hello(peer_id, hello, now, principal):
             return self.replies.refuse(peer_id, refused, now, principal=principal, client=hello.name)
-        return [Send(peer_id, self.register.welcome_of(peer_id)), *self.fleet.tell(peer_id)]
+        welcome = replace(self.register.welcome, slo=self.register.slo_terms(self.peers[peer_id]))
+        return [Send(peer_id, welcome), *self.fleet.tell(peer_id)]
 
     def _heard(self, peer: Peer, message: UpMessage, now: float) -> list[Send]:
         match message:

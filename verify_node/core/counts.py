@@ -60,7 +60,6 @@ class Counts:
     wall: WallTime = field(default_factory=WallTime)  # the daemon measures it
 
     def finished(self, done: Round, moved: Iterable[Moved], duration_s: float) -> None:
-        """Counts a finished round."""
         self.round_s.observe(duration_s)
         self.round_tokens.observe(done.num_tokens)
         for move in moved:
@@ -91,11 +90,9 @@ class Counts:
         self.num_found += num_found
 
     def decided(self, deadline: Deadline, outcome: PromiseOutcome) -> None:
-        """Counts a decision on whether to promise a session's objectives."""
         self.promises[deadline.slo.tier or OTHER, outcome] += 1
 
     def _judged(self, deadline: Deadline, session: Session) -> None:
-        """Counts a completed text with objectives."""
         tier, cause = deadline.slo.tier or OTHER, deadline.violation(session.round_trip_s)
         if cause is None:
             self.num_attained[tier] += 1

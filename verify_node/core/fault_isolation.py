@@ -51,8 +51,7 @@ class FaultIsolation:
         self.num_alone = max(0, self.num_alone - 1)
 
     def turns(self, ready: Iterable[Session]) -> list[Session]:
-        """Returns the order in which sessions run alone: suspects first if rounds succeed, else last, the newest at the
-        end."""
+        """Returns the sessions in the order in which they run alone: suspects first if rounds succeed, else last."""
         places = {key: -1 if works else place for place, (key, works) in enumerate(self._works_for_others.items(), 1)}
         return sorted(ready, key=lambda one: (places.get(one.session_id, 0), one.ready_since, one.admitted))
 

@@ -48,7 +48,6 @@ class Fleet:
 
     @property
     def is_alone(self) -> bool:
-        """True if there is no other replica."""
         return not self._others
 
     def can_take_over(self, now: float) -> bool:

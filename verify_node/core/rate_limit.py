@@ -56,8 +56,6 @@ MAX_SENDERS: Final = 4096
 
 
 class Treatment(Enum):
-    """Treatment of a sender."""
-
     ANSWERED = "answered"  # each refusal is sent
     COUNTED = "counted"  # refusals are counted, not sent
     BARRED = "barred"  # it has just exceeded a limit
@@ -86,7 +84,6 @@ class RateLimiter:
 
     @property
     def num_senders(self) -> int:
-        """Senders remembered."""
         return max(len(self._senders), len(self.barred))
 
     def heard(self, sender: bytes, now: float, num_tokens: int = 0) -> bool:
@@ -135,7 +132,6 @@ class RateLimiter:
         return seconds
 
     def expire(self, now: float) -> None:
-        """Lifts the bars that have run out."""
         for sender in [sender for sender, until in self.barred.items() if until <= now]:
             del self.barred[sender]
 

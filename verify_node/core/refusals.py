@@ -1,6 +1,6 @@
 """Refusals of draft nodes' messages, and the checks of messages: each returns a `Refusal`, or None."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from goodspeed.constraint.compiling import Constraints
@@ -14,7 +14,6 @@ from verify_node.clients.client import Client
 from verify_node.session.session import Session
 
 AboutSession: TypeAlias = OpenSession | Draft | Ack | Close
-
 
 MAX_KEPT = 4 * MAX_PROMPT_LOGPROBS
 """Most prompt logprobs retained for one client until acknowledged; each takes about 80 bytes."""
@@ -136,10 +135,9 @@ def check_text(opened: OpenSession, welcome: Welcome) -> Refusal | None:
     if len(opened.committed) >= opened.max_tokens:
         what = f"{len(opened.committed)} committed tokens reach max_tokens"
         return refusal("prompt", what, "the session is complete")
-    if (most := max(opened.prompt + opened.committed)) >= welcome.vocab_size:
-        what = f"token id {most} is outside the target's vocabulary of {welcome.vocab_size}"
-        return refusal("vocabulary", what, "encode with the target's tokenizer")
-    return _check_logit_bias(opened, welcome.vocab_size) or _check_min_tokens(opened, welcome.vocab_size)
+    biases = opened.logit_rules.logit_bias if opened.logit_rules is not None else ()
+    tokens = (*opened.prompt, *opened.committed, *(each.token for each in biases))
+    return _check_vocabulary(tokens, welcome.vocab_size) or _check_min_tokens(opened, welcome.vocab_size)
 
 
 def check_prompt_logprobs(opened: OpenSession, num_kept: int) -> Refusal | None:
@@ -155,7 +153,6 @@ def check_prompt_logprobs(opened: OpenSession, num_kept: int) -> Refusal | None:
 
 
 def num_prompt_logprobs(opened: OpenSession) -> int:
-    """Returns the number of prompt logprobs that the session requests."""
     return 0 if opened.num_prompt_logprobs is None else len(opened.prompt) * (1 + opened.num_prompt_logprobs)
 
 
@@ -168,14 +165,6 @@ def check_constraint(opened: OpenSession, constraints: Constraints | None) -> Re
     if not any(token in constraints.table.eos_ids for token in opened.stop_ids):
         what = "a constrained text needs an end-of-text token of the target among stop_ids, and has none"
         return refusal("constraint", what, "send Welcome's eos_ids")
-    return None
-
-
-def _check_logit_bias(opened: OpenSession, vocab_size: int) -> Refusal | None:
-    biases = opened.logit_rules.logit_bias if opened.logit_rules is not None else ()
-    if max((each.token for each in biases), default=0) >= vocab_size:
-        what = f"logit_bias: a token id is outside the vocabulary of {vocab_size}"
-        return refusal("vocabulary", what, "use the target's tokenizer")
     return None
 
 
@@ -203,7 +192,7 @@ def check_session(session: Session, client: Client, epoch: int) -> Refusal | Non
 
 def check_draft(draft: Draft, session: Session, vocab_size: int) -> Refusal | None:
     """Checks that a draft may be usable. Accepts a draft that the text has overtaken: its sender is not at fault."""
-    return check_base(draft, session) or _check_drawn(draft, session) or _check_vocabulary(draft, vocab_size)
+    return check_base(draft, session) or _check_drawn(draft, session) or _check_vocabulary(draft.tokens, vocab_size)
 
 
 def _check_drawn(draft: Draft, session: Session) -> Refusal | None:
@@ -239,8 +228,8 @@ def check_base(message: Ack | Draft, session: Session) -> Refusal | None:
     return None
 
 
-def _check_vocabulary(draft: Draft, vocab_size: int) -> Refusal | None:
-    if max(draft.tokens, default=0) >= vocab_size:
-        what = f"a drafted id is outside the vocabulary of {vocab_size}"
-        return refusal("vocabulary", what, "mask ids beyond the tokenizer")
+def _check_vocabulary(tokens: Sequence[int], vocab_size: int) -> Refusal | None:
+    if (most := max(tokens, default=0)) >= vocab_size:
+        what = f"token id {most} is outside the target's vocabulary of {vocab_size}"
+        return refusal("vocabulary", what, "encode with the target's tokenizer, and mask ids beyond it")
     return None

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Hello, SloTerms, Welcome
 from goodspeed.wire.messages import Refusal, UpMessage
@@ -57,17 +56,11 @@ class Register:
             settings, allocator, pool, constraints, welcome=lambda: self.welcome, slo_terms=self.slo_terms
         )
 
-    @property
-    def tier_names(self) -> list[str]:
-        """Names of the tiers, and `other` for objectives without a tier."""
-        return [*self.tiers, OTHER]
-
     def record(self, peer: Peer) -> Enrolled | None:
         """Returns the enrolment of the peer's key; None where there are no keys."""
         return (self.enrolled or {}).get(peer.principal) if peer.principal is not None else None
 
     def slo_terms(self, peer: Peer) -> SloTerms:
-        """Returns the SLOs that a peer may request."""
         return terms_of(self.tiers, self.record(peer))
 
     def enrol(self, enrolled: Mapping[str, Enrolled], now: float) -> list[Peer]:
@@ -131,10 +124,6 @@ class Register:
         taken = {peer.client.name for peer in self.peers.values() if peer.peer_id != peer_id}
         names = (f"{hello.name[:MAX_STEM]}-{number}" for number in count(2))
         return next(name for name in chain((hello.name,), names) if name not in taken)
-
-    def welcome_of(self, peer_id: bytes) -> Welcome:
-        """Returns a peer's Welcome, with the SLOs that it may request."""
-        return replace(self.welcome, slo=self.slo_terms(self.peers[peer_id]))
 
     def _make_room(self, name: str) -> None:
         """Forgets absent clients once MAX_CLIENTS names are known; until then, estimates outlive connections."""

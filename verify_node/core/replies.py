@@ -114,7 +114,6 @@ class Replies:
         return sends
 
     def give_up(self, session: Session, why: Refusal, now: float) -> list[Send]:
-        """Drops the session, and sends its draft node the reason."""
         self._register.sessions.drop(session)
         return self.refuse(session.peer_id, why, now, about=session.opened)
 
@@ -134,8 +133,7 @@ class Replies:
         return [Send(session.peer_id, verdict)]
 
     def disprove(self, moved: Iterable[Moved], now: float) -> list[Send]:
-        """Refuses proposals that a round could not use. Refuses once a client proven to draw from other
-        distributions."""
+        """Refuses proposals that a round could not use, and once a client proven to draw from other distributions."""
         sends = []
         for move in moved:
             if move.session.client.observe_evidence(move.outcome.evidence):  # see `Session.verification`

@@ -22,14 +22,15 @@ from verify_node.core.refusals import constraint_failed, target_failed
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
 from verify_node.core.settings import CoreSettings
-from verify_node.scheduler import orders
 from verify_node.scheduler.choose import Choice
-from verify_node.scheduler.commit import Moved, active, commit, publish
+from verify_node.scheduler.commit import Moved, commit, publish
 from verify_node.scheduler.draft_model_switch import DraftModelSwitch
+from verify_node.scheduler.orders import ORDERS
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import NO_DRAFTING, Drafting, Outcome, Round, context_read
 from verify_node.scheduler.start import Starting
+from verify_node.session.phase import Phase
 from verify_node.session.session import SMOOTHING, Session
 from verify_node.slo.allotting import NO_PROMISES, Allotment
 from verify_node.slo.promises import Promises
@@ -66,10 +67,9 @@ class Rounds:
         self.pool, self.allocator = register.pool, register.allocator
         self.limits, self.cost, self.choice = settings.limits, cost, choice
         self.admission = admission
-        self.preemption = Preemption(orders.create(settings.order), cost, self.pool)
+        self.preemption = Preemption(ORDERS.find(settings.order)(), cost, self.pool)
         self.replies, self.counts = replies, counts
-        parts = self.sessions, self.pool, self.limits, cost
-        self.starting = Starting(*parts, is_barrier=settings.is_barrier)
+        self.starting = Starting(self.sessions, self.pool, self.limits, cost, is_barrier=settings.is_barrier)
         self.model_switch = DraftModelSwitch(
             settings.is_shared and not settings.is_barrier,
             self._plain_s,
@@ -224,7 +224,7 @@ class Rounds:
         self.counts.finished(done, moved, duration_s)
         still_open = {key: session for key, session in self.taking_part.items() if self.sessions.has(session)}
         self.preemption.finished(done, moved, still_open, duration_s)
-        going_on = active(self.sessions)
+        going_on = [session for session in self.sessions.values() if session.phase is Phase.RUNNING]
         self._compare(done, moved, going_on, now, own_rests=drafting.rests or bool(self.promises.promised))
         sends += self._tell(done, moved, going_on, now)
         self.promises.finished(self.sessions, self.round_s, now)

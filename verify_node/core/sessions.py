@@ -195,7 +195,6 @@ class Sessions(Mapping[bytes, Session]):
         return stuck
 
     def drop_all_of(self, peers: Iterable[Peer], *, may_return: bool = False) -> None:
-        """Closes the sessions of disconnected peers."""
         gone = {peer.peer_id for peer in peers}
         for session in [session for session in self._open.values() if session.peer_id in gone]:
             self.drop(session, may_return=may_return)

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 from goodspeed.errors import ConfigError
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import VERSION, Welcome
-from verify_node.scheduler import orders
+from verify_node.scheduler.orders import ORDERS
 from verify_node.scheduler.round import RoundLimits
 
 RoundKind: TypeAlias = Literal["continuous", "barrier"]
@@ -40,7 +40,7 @@ class CoreSettings:
             raise ConfigError(
                 f"rounds of {self.max_round_tokens} tokens leave no room beside a budget of {self.budget}"
             )
-        orders.create(self.order)  # raises
+        ORDERS.find(self.order)()  # raises
         if self.has_draft_model and self.is_barrier:
             raise ConfigError(
                 "--draft-model needs rounds that do not wait for drafts, unlike the rounds of --preset paper; "
@@ -60,12 +60,10 @@ class CoreSettings:
 
     @property
     def is_barrier(self) -> bool:
-        """True if every round waits for all drafts."""
         return self.rounds == "barrier"
 
     @property
     def limits(self) -> RoundLimits:
-        """The limits of each round."""
         return RoundLimits(self.budget, self.max_round_tokens)
 
     def welcome(self, **fields: Any) -> Welcome:

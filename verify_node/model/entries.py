@@ -37,8 +37,7 @@ class VerifiedEntry:
         return replace(self, draft_probs=probs)
 
     def outcome(self, accepted: Sequence[int], token: int, agreement: float, failed: str) -> Outcome:
-        """Builds the outcome. accepted: accepted places in the draft, in order. token: the target's token after
-        them."""
+        """Builds the outcome. accepted: places in the draft, in order. token: the target's token after them."""
         if failed:
             return Outcome(self.entry.session_id, (), 0, 0.0, self.invalid, failed)
         tokens = (*(self.drafted[place] for place in accepted), token)

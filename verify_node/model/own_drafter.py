@@ -72,8 +72,7 @@ class OwnDrafter:
         return with_drafts, Drafting(time.perf_counter() - started, num_passes, planned.number < self._rests_until)
 
     def keep(self, sessions: Container[bytes], begun: Container[bytes] = ()) -> None:
-        """Frees the caches of all other sessions (ended or preempted), and of the sessions in `begun`, which
-        restarted."""
+        """Frees the caches of all other sessions (ended or preempted), and of those in `begun`, which restarted."""
         for key in [key for key in self.drafter.caches if key not in sessions or key in begun]:
             self.drafter.forget(key)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from goodspeed.fleet.replicas import by_clock
 from goodspeed.serving.events import QUIET, EventLog, Reporter
-from goodspeed.serving.loop import Failures, ModelThread
+from goodspeed.serving.loop import Failures, ModelThread, wait_at_most
 from goodspeed.wire.channels import VerifyChannel
 from goodspeed.wire.messages import Verdict
 from verify_node.core.core import VerifyCore
@@ -38,6 +38,9 @@ LOOK_S = 1.0
 
 TICK_S = 0.25
 """Seconds between two checks of the leases, or a heartbeat if that is less: how soon a loss is noticed."""
+
+LEAST_WAIT_S = 0.0005
+"""Least time between two attempts to plan a round, in seconds, unless a message arrives."""
 
 HANGING_S = 5.0
 """Longest wait of a stopping node for a forward pass over several ranks, in seconds; one of them may be lost."""
@@ -194,7 +197,8 @@ class VerifyDaemon:
             if planned is not None:
                 self._work_s += planning_s  # an attempt in vain holds up no round
                 return planned
-            await self._wait(self.core.wake_at - time.monotonic())
+            self.messages.woken.clear()
+            await wait_at_most(max(self.core.wake_at - time.monotonic(), LEAST_WAIT_S), self.messages.woken)
         return None
 
     def _withdraw(self, _: Exception) -> dict[str, object]:
@@ -202,15 +206,6 @@ class VerifyDaemon:
         num_promises = len(self.core.promises.promised)
         self.messages.reply(self.core.admission.withdraw(time.monotonic()))
         return {"num_promises": num_promises}
-
-    async def _wait(self, timeout_s: float) -> None:
-        """Waits until a message arrives, or until the core's next wake-up."""
-        self.messages.woken.clear()
-        try:
-            async with asyncio.timeout(max(timeout_s, 0.0005)):
-                await self.messages.woken.wait()
-        except TimeoutError:
-            pass
 
     def _report(self, done: Round, result: RoundResult, sends: Iterable[Send], started: float, finished: float) -> None:
         """Reports a finished round to `--json`, and to the recording."""

@@ -9,12 +9,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.errors import ConstraintError, OutputError, ProtocolError, RankLost, TransportError
-from goodspeed.serving.loop import Failures
+from goodspeed.serving.loop import Failures, wait_at_most
 from goodspeed.wire.channels import Delivery, Received, VerifyChannel
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Leave
@@ -106,9 +105,7 @@ class MessageLoop:
 
         Messages cannot be used before that, and each read takes time from the forward pass.
         """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PAUSE_S):
-                await self.between_rounds.wait()
+        await wait_at_most(PAUSE_S, self.between_rounds)
 
     def _handle(self, received: Received) -> list[Send]:
         """Returns the replies to a message. A message that raises an exception affects only its own session."""

@@ -57,14 +57,7 @@ class Allocator:
     """Holds the estimates and turns them into permissions."""
 
     def __init__(
-        self,
-        policy: Policy,
-        budget: int,
-        *,
-        eta: float,
-        beta: float,
-        is_barrier: bool = False,
-        weigh_evidence: bool = True,
+        self, policy: Policy, budget: int, *, eta: float, beta: float, is_barrier: bool, weigh_evidence: bool
     ) -> None:
         """is_barrier: rounds wait for all drafts and verify them whole, so the budget itself is shared out."""
         self.policy = policy
@@ -144,7 +137,9 @@ class Allocator:
             self.misfits.note(error, str(error))
             return {}
         permitted = {
-            session.session_id: min(max(length, self._least(session, round_s)), session.max_length)
+            session.session_id: min(
+                length if self.waits(session) else max(length, _least_useful(session, round_s)), session.max_length
+            )
             for session, length in zip(drafting, allocated, strict=True)
         }
         return permitted | {one.session_id: max(1, permitted[one.session_id]) for one in tried}
@@ -167,10 +162,6 @@ class Allocator:
             round_trip_s=session.round_trip_s,
             context_len=len(session.tokens),
         )
-
-    def _least(self, session: Session, round_s: float) -> int:
-        """Tokens that it may draft regardless of the policy."""
-        return 0 if self.waits(session) else _least_useful(session, round_s)
 
     def waits(self, session: Session) -> bool:
         """True if the session waits for its drafts, so that they cost it time."""

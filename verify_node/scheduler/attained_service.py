@@ -26,7 +26,6 @@ SMOOTHING = 0.1
 ROUND_S = 0.01
 """Assumed duration of a round before the first, in seconds."""
 
-
 Claim: TypeAlias = tuple[int, float]
 """Strength of a session's claim to its pages, compared before its rank: the smallest is the strongest."""
 
@@ -72,7 +71,6 @@ class Account:
 
     @property
     def claim(self) -> Claim:
-        """The session's claim to its pages."""
         if self.turn_s >= FIRST_S:
             return SERVED, 0.0
         return (ENTERED_OVERDUE, self.wait_began_at) if self.entered_overdue else (IN_FIRST_S, 0.0)
@@ -116,7 +114,6 @@ class Accounts:
         lengths.observe(len(session.tokens) - num_prompt, num_prompt)
 
     def keep_lengths(self, clients: Container[str]) -> None:
-        """Drops the output lengths of other clients."""
         self._lengths = {name: one for name, one in self._lengths.items() if name in clients}
 
     def job(self, session: Session, *, has_place: bool, recompute_s: float) -> Job:

@@ -51,7 +51,6 @@ BOUND_SHARE = 0.5
 worth the next one's, above all when they follow tokens that were accepted meanwhile. With the whole price, drafts came
 too short: 32 sessions of n-gram drafts had 9 to 14 % fewer tokens/s (`experiments/LOG.md`)."""
 
-
 STEP = 1 / 16
 """Least weight of the newest round; the first rounds with a number of sessions count equally."""
 
@@ -68,7 +67,6 @@ class PendingDraft(NamedTuple):
 
     @property
     def due_at(self) -> float:
-        """Time at which the draft should arrive."""
         return self.session.drafts.timer.due_at if self.of_model else self.session.answer_due_at
 
 
@@ -261,7 +259,6 @@ class Choice:
         ]
 
     def keep(self, open_sessions: Container[bytes]) -> None:
-        """Drops the state of sessions that are no longer open."""
         if self._prompt_lookup is not None:
             self._prompt_lookup.keep(open_sessions)
 

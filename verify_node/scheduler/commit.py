@@ -1,6 +1,6 @@
 """Applies a finished round to its sessions: commits tokens. No I/O, no clock, no torch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -12,7 +12,6 @@ from goodspeed.wire.messages import Verdict
 from verify_node.clients.calibration import ClaimedOf
 from verify_node.scheduler.round import Entry, Outcome
 from verify_node.session.draft_tokens import DraftTokens
-from verify_node.session.phase import Phase
 from verify_node.session.session import Session
 
 
@@ -167,8 +166,3 @@ def commit(
 def publish(session: Session, pool: PagePool) -> None:
     """Publishes the pages prefilled so far in the prefix cache; the text must be at least as long as its KV cache."""
     pool.publish(session.session_id, session.prefix_scope, session.tokens)
-
-
-def active(sessions: Mapping[bytes, Session]) -> list[Session]:
-    """Returns the unfinished sessions that have had their first token."""
-    return [session for session in sessions.values() if session.phase is Phase.RUNNING]

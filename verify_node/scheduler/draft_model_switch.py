@@ -208,12 +208,10 @@ class DraftModelSwitch:
 
     @property
     def nodes_may_draft(self) -> bool:
-        """True if models of draft nodes may draft."""
         return self.permits or not self.compares
 
     @property
     def own_may_draft(self) -> bool:
-        """True if the verify node has a draft model, and it may draft."""
         return self.has_own and self.permits
 
     @property

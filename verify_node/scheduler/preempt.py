@@ -313,6 +313,5 @@ class Preemption:
                 self.accounts.of(move.session).rates.observe(move.outcome.num_accepted, move.num_verified)
 
     def keep(self, clients: Container[str]) -> None:
-        """Drops what was learned of absent clients."""
         if self.accounts is not None:
             self.accounts.keep_lengths(clients)

@@ -76,7 +76,6 @@ class Room:
     context: float = 0.0  # of each token, for each token before it
 
     def cost_of(self, entry: Entry) -> float:
-        """Returns the cost of an entry's prefill."""
         return self.row * entry.num_prefill + self.context * attended(entry.start, entry.num_prefill)
 
     def most(self, left: float, start: int) -> float:

@@ -77,7 +77,6 @@ class Entry(Struct, frozen=True):
 
     @property
     def num_drawn(self) -> int:
-        """Number of positions at which the target draws."""
         return self.num_drafted + 1 if self.samples else 0
 
     @property

@@ -119,7 +119,6 @@ class Deadline(Times):
         self.prompt_left = 0 if prompt_left == 1 and self.has_begun else prompt_left
 
     def reserve(self, pages: int) -> None:
-        """Sets the KV pages that a promise reserves."""
         self.pages = pages
 
     def continue_promise(self, old: "Deadline") -> None:

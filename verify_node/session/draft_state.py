@@ -76,7 +76,6 @@ class DraftState:
         self.own = None if finished or self.own is None else self.own.after(taken)
 
     def take_own(self, drafted: DraftTokens) -> None:
-        """Takes the verify node's own draft after the current text."""
         self.own = drafted
 
     def must_follow(self, tokens: tuple[int, ...]) -> None:

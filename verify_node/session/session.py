@@ -62,9 +62,7 @@ class Session:
     tokens_per_round: float = 1.0  # smoothed
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
     logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, if requested
-    prompt_logprobs: list[TokenLogprobs] | None = field(
-        init=False
-    )  # of the prefilled prompt; None: not asked, or acked
+    prompt_logprobs: list[TokenLogprobs] | None = field(init=False)  # of what is prefilled; None: not asked, or acked
     deadline: Deadline | None = None  # None: no objectives
     promised: bool | None = None  # whether its objectives are promised; None: undecided
     prefix_scope: bytes = b""  # sessions of the same scope share prefilled pages; empty: none are shared or retained
@@ -177,13 +175,11 @@ class Session:
 
     @property
     def allows_ngrams(self) -> bool:
-        """True if n-gram drafts may be verified; under ratio they may not: tokens that are not sampled must be
-        certain."""
+        """True if n-gram drafts may be verified: not under ratio, where tokens must be sampled, or certain."""
         return permits(self.opened.drafter, NGRAM) and self.verification == "match"
 
     @property
     def draws_at_random(self) -> bool:
-        """True if its tokens are drawn by their probabilities; False if the likeliest ones are taken."""
         return self.opened.sampling.temperature > 0.0
 
     @property
@@ -199,7 +195,6 @@ class Session:
         return is_plain and permits(opened.drafter, OWN) and self.verification == "match" and self.max_length > 0
 
     def allows_drafts_of(self, source: Source) -> bool:
-        """True if drafts of this source may be verified."""
         return permits(self.opened.drafter, source)
 
     def window(self, round_s: float) -> int:
@@ -264,11 +259,9 @@ class Session:
         self.peer_id, self.heard_at = peer_id, now
 
     def move_to(self, peer_id: bytes) -> None:
-        """Moves it to its draft node's new connection."""
         self.peer_id = peer_id
 
     def admit(self, *, promised: bool) -> None:
-        """Sets whether its objectives are promised."""
         self.promised = promised
 
     @property

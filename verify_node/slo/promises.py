@@ -46,12 +46,10 @@ class Promises:
 
     @property
     def is_on(self) -> bool:
-        """True if this node makes promises."""
         return self.policy != "none"
 
     @property
     def has_undecided(self) -> bool:
-        """True if a deadline waits for a decision."""
         return bool(self._undecided)
 
     @property
@@ -118,8 +116,7 @@ class Promises:
             del self._undecided[deadline.session_id]
 
     def withdraw(self, sessions: Mapping[bytes, Session]) -> tuple[list[bytes], list[bytes]]:
-        """Drops all deadlines; returns the sessions with a promise, and the other sessions that waited for a
-        decision."""
+        """Drops all deadlines; returns the sessions with a promise, and the others that waited for a decision."""
         lost = [key for key in self.promised if key in sessions]
         undecided = [key for key in _still_open(self._undecided, sessions) if key not in self.promised]
         self.promised, self._undecided, self._declined, self._floor = {}, {}, {}, Floor()
@@ -185,8 +182,7 @@ class Promises:
         )
 
     def began(self, taken: Mapping[bytes, int], ready: Sequence[Session]) -> None:
-        """Records the tokens of a beginning round, by session. The next rounds owe ready sessions that are not in
-        it."""
+        """Records a beginning round's tokens by session. The next rounds owe the ready sessions that are not in it."""
         if self.promised:
             self._floor.began(taken, ready, self.promised)
 
@@ -359,8 +355,7 @@ class Floor:
         return owed
 
     def began(self, taken: Mapping[bytes, int], ready: Sequence[Session], promised: Container[bytes]) -> None:
-        """Updates shortfalls as a round begins. taken: its tokens by session. ready: sessions that could have been in
-        it."""
+        """Updates shortfalls as a round begins. taken: its tokens by session. ready: sessions that it could have."""
         clients = {session.session_id: session.client for session in ready}
         weights = {client.name: client.weight for client in clients.values()}
         waiting = {client.name for session_id, client in clients.items() if session_id not in promised}
@@ -374,5 +369,4 @@ class Floor:
             self._short[name] = max(0.0, min(self._short.get(name, 0.0) + due - given[name], MOST_SHORT + due))
 
     def keep(self, clients: Container[str]) -> None:
-        """Drops the shortfalls of all other clients."""
         self._short = {name: short for name, short in self._short.items() if name in clients}

@@ -7,7 +7,6 @@ server.
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,18 +16,18 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed import __version__
+from goodspeed.serving.loop import wait_at_most
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.web import server
 from goodspeed.serving.web.address import BoundAddress
 from goodspeed.serving.web.errors import FAILED_HERE, error_answer
-from goodspeed.serving.web.guards import KeyCheck, LocalHost
+from goodspeed.serving.web.guards import PAGE_HEADERS, KeyCheck, LocalHost, with_headers
 from goodspeed.wire.channels import VerifyChannel
 from verify_node.config import VerifyConfig
 from verify_node.core.core import VerifyCore
-from verify_node.watch.metrics import create_registry
+from verify_node.watch.metrics import VerifyCollector
 from verify_node.watch.snapshot import Node, Snapshot, Watch
 
 PAGE = Path(__file__).parent / "page"
@@ -38,12 +37,8 @@ FILES = {f"/{file.relative_to(PAGE)}": file for file in PAGE.rglob("*.*")} | {"/
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
+    **PAGE_HEADERS,
 }
-
 
 REALM = "GoodSpeed verify node"
 
@@ -88,12 +83,11 @@ class Feed:
             yield RETRY
             while not self._ended.is_set():
                 yield self._newest()
-                await self._pause()
+                await wait_at_most(PERIOD_S, self._ended)
         finally:
             self.num_viewers -= 1
 
     def end(self) -> None:
-        """Ends all viewers' events, as the node stops."""
         self._ended.set()
 
     def _newest(self) -> bytes:
@@ -102,11 +96,6 @@ class Feed:
             self._event = b"data: " + msgspec.json.encode(self._take(now)) + b"\n\n"
             self._due = now + 0.9 * PERIOD_S  # a viewer that wakes a moment early must not wait for another period
         return self._event
-
-    async def _pause(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PERIOD_S):
-                await self._ended.wait()
 
 
 async def serve(
@@ -126,7 +115,7 @@ async def serve(
         budget=core.limits.budget,
     )
     feed = Feed(Watch(core, node, lambda: time.time() - time.monotonic()).take, time.monotonic)
-    exposition = partial(metrics.exposition, create_registry(core, channel))
+    exposition = partial(metrics.exposition, metrics.create_registry(VerifyCollector(core, channel)))
     app = create_app(feed, exposition, lambda: not core.draining, core.sessions.story.all)
     guarded = LocalHost(app) if bound.keys is None else KeyCheck(app, bound.keys, REALM)
     async with asyncio.TaskGroup() as tasks:
@@ -174,7 +163,7 @@ def create_app(
             *(_file(path, file) for path, file in FILES.items()),
         ],
         exception_handlers={404: _missing, 405: _read_only, Exception: _failed},
-        middleware=[Middleware(_Headers)],
+        middleware=[Middleware(with_headers, lambda scope: HEADERS)],
     )
 
 
@@ -205,19 +194,3 @@ def _file(path: str, file: Path) -> Route:
         return FileResponse(file)
 
     return Route(path, get)
-
-
-class _Headers:
-    """Adds security headers to every response."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def add(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *self._headers]
-            await send(message)
-
-        await self._app(scope, receive, add)

@@ -55,7 +55,6 @@ class VerifyCollector(Collector):
         self._channel = channel
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the metric families."""
         yield metrics.build_info("verify", self._core.welcome.target)
         yield metrics.target_info(self._core.welcome)
         yield from self._sessions()
@@ -113,7 +112,8 @@ class VerifyCollector(Collector):
 
     def _slos(self) -> Iterator[Metric]:
         """SLO metrics by tier, as measured at this node; draft nodes report the times that readers saw."""
-        core, counts, tiers, causes = self._core, self._core.counts, self._core.register.tier_names, get_args(Cause)
+        core, counts, causes = self._core, self._core.counts, get_args(Cause)
+        tiers = [*core.register.tiers, OTHER]
         attained = {tier: counts.num_attained[tier] for tier in tiers}
         yield counters("slo_attained", "Complete texts that were in time here.", "tier", attained)
         what = "Complete texts that were late here, by what took most of their time."
@@ -171,8 +171,3 @@ class VerifyCollector(Collector):
             )
             labels = ("client", "source")
             yield counters_by(f"client_{name}_tokens_by_source", what, labels, found, names, get_args(DraftSource))
-
-
-def create_registry(core: VerifyCore, channel: VerifyChannel) -> metrics.Registry:
-    """Creates the registry for `goodspeed.serving.measuring.metrics.exposition`."""
-    return metrics.create_registry(VerifyCollector(core, channel))

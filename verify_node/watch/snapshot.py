@@ -124,7 +124,9 @@ class Watch:
             refusals=dict(core.replies.refusals),
             num_clients=len(present),
             clients=(*self._present(present, now), *self._lost(present, now)),
-            events=tuple(self._events()),
+            events=tuple(
+                replace(event, at=self._epoch_s + event.at) for event in core.client_events.newest_first()[:MAX_EVENTS]
+            ),
             sources=_sources(core.counts),
         )
 
@@ -163,10 +165,6 @@ class Watch:
             num_tokens=client.num_tokens,
             num_drafted=client.num_drafted,
         )
-
-    def _events(self) -> Iterator[ClientEvent]:
-        for entry in self._core.client_events.newest_first()[:MAX_EVENTS]:
-            yield replace(entry, at=self._epoch_s + entry.at)
 
 
 def _sources(counts: Counts) -> tuple[Source, ...]:

@@ -111,10 +111,6 @@ class DraftStream:
             self.resting.observe(self.request.session_id, num_new, num_accepted)
         self._has_answered = self._has_answered and not self.resting.is_resting
 
-    def is_answered_by(self, proposal: Proposed) -> bool:
-        """Returns whether the proposal answers the latest request."""
-        return (proposal.epoch, proposal.round) == (self.epoch, self.round)
-
     def answered(self) -> None:
         """Notes an answer of the draft model, in time or not."""
         self._has_answered = True

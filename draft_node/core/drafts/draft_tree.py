@@ -40,11 +40,9 @@ class DraftTree:
 
     @property
     def is_asked(self) -> bool:
-        """True if the draft model is drafting for the tree."""
         return self._num_asked > 0
 
     def begin(self, text_len: int) -> None:
-        """Begins a new tree after a text of this length."""
         self._base_len, self._num_asked, self._nodes = text_len, 0, Nodes()
 
     def follows(self, tokens: Sequence[int]) -> bool:

@@ -51,7 +51,6 @@ class CompletionShape(Chunked):
         return self._num_logprobs is not None and self.batch.is_echo
 
     def _begun(self, choice: Json) -> Json:
-        """Returns the first chunk of a choice."""
         return self.chunk(choice | self.prompt_ids(choice["index"]))
 
     def _choice(

@@ -72,7 +72,6 @@ class Itemised(Shape):
         return []
 
     def begin(self) -> Iterator[Event]:
-        """Begins the answer unless it has begun."""
         if not self._is_begun:
             self._is_begun = True
             yield from self.begun()

@@ -38,7 +38,6 @@ def for_completion(tokens: Sequence[Token], offsets: Offsets, echoed: Sequence[T
 
 
 def echoed(prompt: PromptTokens, num_top: int) -> list[Token]:
-    """Returns a prompt's tokens with `num_top` alternatives each."""
     return [replace(token, top=token.top[:num_top]) for token in prompt.read()]
 
 

@@ -23,7 +23,7 @@ BYTES = 32
 
 
 class Shape(ABC):
-    """One request's answer in its endpoint's format. Call `take` for each item before `events`."""
+    """One request's answer in its endpoint's format. A choice takes each item before `events`."""
 
     between: ClassVar[bytes] = b": waiting\n\n"  # sent in silences of a stream; clients ignore it
     num_repeated: int = 0  # size of what the answer, and a stream's first and last events, repeat from the request
@@ -31,10 +31,6 @@ class Shape(ABC):
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.choices = [Choice() for _ in batch.texts]
-
-    def take(self, index: int, item: Item) -> None:
-        """Adds an item of text number `index`."""
-        self.choices[index].take(item)
 
     @abstractmethod
     def whole(self) -> bytes:
@@ -78,7 +74,7 @@ async def items_of(shape: Shape, service: Service) -> AsyncGenerator[tuple[int, 
                 raise item
             if shape.batch.is_only_echo:
                 item = _without_text(item)
-            shape.take(index, item)
+            shape.choices[index].take(item)
             num_left -= isinstance(item, Ended)
             if not isinstance(item, Begun):
                 yield index, item

@@ -39,7 +39,6 @@ logger = logging.getLogger("goodspeed.http")
 PIECE_BYTES = 1 << 18
 """Most bytes of an answer that are passed to its connection at once."""
 
-
 FIRST_S = 1.0
 """Time for which a stream's header waits for the first event: an error until then is an ordinary answer."""
 

@@ -10,6 +10,8 @@ from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Scope
 
+from goodspeed.serving.web.guards import PAGE_HEADERS
+
 CONTENT = Path(__file__).with_name("chat.html").read_text(encoding="utf-8")
 
 
@@ -22,10 +24,7 @@ def _sources(tag: str) -> str:
 HEADERS = {
     "Content-Security-Policy": f"default-src 'none'; script-src {_sources('script')}; style-src {_sources('style')}; "
     "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
+    **PAGE_HEADERS,
     "Vary": "Accept",
 }
 

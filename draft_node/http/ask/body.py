@@ -4,7 +4,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 from starlette.requests import Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 from draft_node.http.schema.errors import ApiError, of_validation, wrong
 from draft_node.http.schema.strict import Ignored, Strict
@@ -29,19 +29,10 @@ def ignored_of(scope: Scope) -> Ignored:
     return names
 
 
-def telling_ignored(app: ASGIApp) -> ASGIApp:
-    """Adds a header with the names of ignored members, if any, to an application's answers."""
-
-    async def told(scope: Scope, receive: Receive, send: Send) -> None:
-        async def tell(message: Message) -> None:
-            if message["type"] == "http.response.start" and (names := ignored_of(scope)):
-                header = b"x-goodspeed-ignored", ", ".join(sorted(names)).encode()
-                message["headers"] = [*message["headers"], header]
-            await send(message)
-
-        await app(scope, receive, tell)
-
-    return told
+def header_of_ignored(scope: Scope) -> dict[str, str]:
+    """Returns the header with the names of a request's ignored members; none if there are no such members."""
+    names = ignored_of(scope)
+    return {"X-GoodSpeed-Ignored": ", ".join(sorted(names))} if names else {}
 
 
 async def read(request: Request, schema: type[M], bodies: FairQueue) -> M:

@@ -10,14 +10,7 @@ from typing import Any
 from draft_node.core.generation import Generation
 from draft_node.http.ask.caller import Caller
 from draft_node.http.ask.chat_options import check_free, options_of
-from draft_node.http.ask.prompts import (
-    check_ids,
-    check_within_reach,
-    encode_chat,
-    encoded,
-    max_tokens_of,
-    prompts_of,
-)
+from draft_node.http.ask.prompts import check_ids, check_within_reach, encode_chat, encoded, max_tokens_of, prompts_of
 from draft_node.http.ask.slo import asked_slo
 from draft_node.http.ask.structured_outputs import constraint_of_answer, constraint_of_content
 from draft_node.http.schema.chat import ChatRequest, CompletionRequest, TextRequest

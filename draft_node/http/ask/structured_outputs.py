@@ -48,7 +48,7 @@ async def constraint_of_content(
     if len(constraint.source) > MAX_CONSTRAINT_CHARS:
         raise wrong(f"{param} has {len(constraint.source)} characters as JSON; {MAX_CONSTRAINT_CHARS} are the most")
     try:
-        await caller.service.check_constraint(constraint, caller.user)
+        await caller.service.compiler.check(constraint, caller.user)
     except ConstraintError as error:
         raise _unsupported(param, error) from error
     return constraint
@@ -129,7 +129,7 @@ async def _built(form: GrammarSettings, tools: Sequence[Tool], param: str, calle
     """Builds the grammar of an answer, and checks it; ApiError 400 with the reason if it cannot be served."""
     try:
         built = Constraint("grammar", await caller.run(partial(grammar, form, tools)), form.after)
-        await caller.service.check_constraint(built, caller.user)
+        await caller.service.compiler.check(built, caller.user)
     except (ValueError, ConstraintError) as error:
         raise _unsupported(param, without_place(str(error))) from error
     return built

@@ -13,14 +13,7 @@ from draft_node.http.schema.errors import Names, renamed
 from draft_node.http.schema.strict import ByType, Strict, few, refused
 from draft_node.service.chat_support import ChatSupport
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, MAX_WINDOW, SHORTEST_S
-from goodspeed.wire.fields import (
-    MAX_BIASES,
-    MAX_CONSTRAINT_CHARS,
-    MAX_CONTEXT,
-    MAX_STOP_IDS,
-    Drafter,
-    Otherwise,
-)
+from goodspeed.wire.fields import MAX_BIASES, MAX_CONSTRAINT_CHARS, MAX_CONTEXT, MAX_STOP_IDS, Drafter, Otherwise
 
 MAX_LOGPROBS = 20
 MAX_MESSAGES, MAX_PARTS = 1 << 14, 1 << 12
@@ -147,7 +140,6 @@ class ToolCall(Strict):
 
 
 def call_of(call_id: str, name: str, arguments: str) -> dict[str, Any]:
-    """Returns a call in the format of chats."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 

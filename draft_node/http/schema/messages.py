@@ -283,7 +283,6 @@ class OutputConfig(OfMessages):
 CHOICES: dict[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
 """Choices of a tool by no name, and those of a chat."""
 
-
 NAMES: Names = (
     (
         r"This model's maximum context length is (\d+) tokens, but the messages have (\d+) tokens( at least)?.*",

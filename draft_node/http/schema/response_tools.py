@@ -19,7 +19,6 @@ from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 SEARCH = "tool_search"
 """Type of the tool that finds further tools, and the name of its function."""
 
-
 DATED = r"(_\d{4}_\d\d_\d\d)?"
 """Pattern of the version at the end of a hosted type."""
 

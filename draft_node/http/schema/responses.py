@@ -25,14 +25,7 @@ from draft_node.http.schema.chat import (
 )
 from draft_node.http.schema.content_parts import RefusalText, Unseen, content_of, text_of
 from draft_node.http.schema.errors import Names
-from draft_node.http.schema.response_tools import (
-    DATED,
-    SEARCH,
-    Toolbox,
-    ToolChoice,
-    Tools,
-    shown_name,
-)
+from draft_node.http.schema.response_tools import DATED, SEARCH, Toolbox, ToolChoice, Tools, shown_name
 from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, few, refused, tell_ignored
 from draft_node.service.chat_support import ChatSupport
 

@@ -92,7 +92,7 @@ class LlamaDrafter(DraftModel):
         in_use: set[int] = set()
         for job in self._jobs.values():
             leaf = BASE if job.length == 0 else next(iter(job.leaves(1)), None)
-            if leaf is None or not self._fits(job, leaf):
+            if leaf is None or not job.by_match or len(job.text) + job.tree.depth(leaf) >= self.context_len:
                 done.append(job)
             elif (slot := self._slot(job.session_id, in_use)) is not None:
                 ask = self._ask(job, leaf, slot)
@@ -126,9 +126,6 @@ class LlamaDrafter(DraftModel):
         self._slots[session_id] = slot
 
     # -- one session -----------------------------------------------------------------------------------------------
-
-    def _fits(self, job: UnfinishedProposal, leaf: int) -> bool:
-        return job.by_match and len(job.text) + job.tree.depth(leaf) < self.context_len
 
     def _ask(self, job: UnfinishedProposal, leaf: int, slot: _Slot) -> Ask:
         """Returns the request for what follows a leaf, or for the next part of a text that the slot does not have."""

@@ -167,8 +167,7 @@ class Server:
         self._completions = msgspec.json.Decoder(_Completion)
 
     def check(self, vocabulary: Vocabulary) -> int:
-        """Reads the server's limits; returns the bound of the ids that it shares with the vocabulary. CheckpointError
-        if its token ids are others."""
+        """Reads the server's limits; returns the bound of the shared ids. CheckpointError if its ids are others."""
         props = self._fetch("/props", _Props)
         self.num_slots = props.total_slots
         self.context_len = min(props.default_generation_settings.n_ctx, MAX_CONTEXT)
@@ -196,19 +195,15 @@ class Server:
                 self._send(ask, until)
             return [self._receive(ask.slot) for ask in asks]
         except (OSError, HTTPException) as error:
-            self._hang_up()
+            self.close()
             raise self._unreachable(error) from error
         except BaseException:
-            self._hang_up()  # answers to come would be taken for those of later requests
+            self.close()  # answers to come would be taken for those of later requests
             raise
-
-    def close(self) -> None:
-        """Closes all connections."""
-        self._hang_up()
 
     # -- HTTP ------------------------------------------------------------------------------------------------------
 
-    def _hang_up(self) -> None:
+    def close(self) -> None:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()

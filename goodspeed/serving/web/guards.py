@@ -1,4 +1,4 @@
-"""ASGI middleware of both nodes: checks of the API key and of the Host header, and counts of responses."""
+"""ASGI middleware of both nodes: checks of the API key and of the Host header, added headers, counts of responses."""
 
 import asyncio
 import base64
@@ -6,7 +6,7 @@ import binascii
 import hashlib
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from starlette.datastructures import Headers
@@ -26,6 +26,30 @@ USER = "goodspeed.user"
 
 PERSON = b"goodspeed-user"
 """Salt that makes a user's name differ from the key's digest in `api_keys.py`."""
+
+
+PAGE_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""Headers of a page, in addition to its policy: nothing of it is guessed, told elsewhere, embedded or stored."""
+
+
+def with_headers(app: ASGIApp, of: Callable[[Scope], Mapping[str, str]]) -> ASGIApp:
+    """Adds headers to an application's answers. of: returns those of a request, when its answer begins."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        async def add(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                added = [(name.lower().encode(), value.encode()) for name, value in of(scope).items()]
+                message["headers"] = [*message["headers"], *added]
+            await send(message)
+
+        await app(scope, receive, add)
+
+    return served
 
 
 def user_of(scope: Scope) -> str:

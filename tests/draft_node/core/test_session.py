@@ -83,7 +83,7 @@ def test_a_verdict_is_delivered_and_drafted_on(running):
     delivered, acknowledged, asked = running.receive(verdict(4, [8, 5], may_draft=3, verified=2, accepted=1), 3.0)
     assert (delivered, acknowledged) == (Deliver((8, 5)), Send(Ack(ID, 1, 6)))
     assert asked == Propose(REQUEST, 1, 2, (1, 2, 3, 7, 8, 5), 3, max_depth=3)
-    assert running.committed == (7, 8, 5)
+    assert running.text.committed == (7, 8, 5)
     assert running.statistics.draft_acceptance_rate == 0.5
 
 
@@ -93,7 +93,7 @@ def test_a_verify_node_that_exceeds_max_tokens_ends_the_text(running, num_before
     assert [len(one.tokens) for one in most if isinstance(one, Deliver)] == [19]
     closed, failed = running.receive(verdict(23 - num_before, [8] * (num_before + 1)), 3.0)
     assert (closed, failed.code) == (Send(Close(ID, 1)), "failed")
-    assert (running.done, len(running.committed)) == (True, 20)
+    assert (running.done, len(running.text.committed)) == (True, 20)
 
 
 # -- repeated, overlapping, lost ---------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def test_a_text_is_not_continued_by_another_target():
     another = make_welcome(target_fingerprint="another", context_len=4)
     [failed] = session.connect(2.0, another)  # a shorter context does not seem to finish it
     assert (failed.code, session.state, session.target) == ("target_changed", State.DONE, "one")
-    assert session.committed == (7,)
+    assert session.text.committed == (7,)
     assert session.connect(3.0, make_welcome(target_fingerprint="one")) == session.cancel() == []
 
 

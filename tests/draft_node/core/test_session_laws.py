@@ -186,7 +186,7 @@ class SessionLaws(RuleBasedStateMachine):
     @invariant()
     def every_token_is_delivered_once_and_in_order(self) -> None:
         assert tuple(self.delivered) == TEXT[: len(self.delivered)]
-        assert self.session.committed == tuple(self.delivered)
+        assert self.session.text.committed == tuple(self.delivered)
         wanted = self.session.request.num_logprobs is not None
         assert tuple(self.told) == TOLD[: len(self.delivered) * wanted]
 

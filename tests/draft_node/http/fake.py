@@ -102,6 +102,7 @@ class FakeService(Service):
         self.stats = RequestStats()
         self.outputs = set[OutputBuffer]()
         self.bodies, self.answers = body_queue(), answer_queue()
+        self.compiler = cast(Any, SimpleNamespace(check=self.check_constraint))
         self._secret = secrets.token_bytes(32)
         self.completion_defaults = self.chat_defaults = Defaults()
         self.users: set[str] = set()

@@ -78,9 +78,9 @@ async def test_a_text_neither_waits_for_its_form_nor_leaves_it_behind(
 
     monkeypatch.setattr(constraints, "compiled", compiled)
     async with compiler.held(request(1, "alice")):
-        await until(lambda: compiler._turns.num_users)
+        await until(lambda: compiler._turns._users)
     goes_on.set()
-    await until(lambda: not compiler._turns.num_users)
+    await until(lambda: not compiler._turns._users)
     assert constraints.holders == []
 
 

@@ -50,7 +50,7 @@ async def test_users_take_turns_one_at_a_time(bench: Bench) -> None:
     assert await asyncio.gather(*tasks) == ["A1", "A2", "A3", "B1", "C1"]
     assert bench.begun == ["a1", "b1", "c1", "a2", "a3"]
     assert bench.most_at_once == 1
-    await until(lambda: not bench.turns.num_users)
+    await until(lambda: not bench.turns._users)
 
 
 @run_async
@@ -63,7 +63,7 @@ async def test_who_has_too_much_waiting_is_told_so_and_nobody_else(bench: Bench)
     tasks += [bench.ask("b", "b1", 10)]
     bench.end(3)
     await asyncio.gather(*tasks)
-    await until(lambda: not bench.turns.num_users)
+    await until(lambda: not bench.turns._users)
     bench.end()
     await bench.ask("a", "a4", 50)  # alone, whatever its size
     assert "a3" not in bench.begun
@@ -79,7 +79,7 @@ async def test_what_nobody_waits_for_is_not_begun(bench: Bench) -> None:
     bench.end(2)
     await asyncio.gather(first, third)
     assert bench.begun == ["a1", "a3"]
-    await until(lambda: not bench.turns.num_users)
+    await until(lambda: not bench.turns._users)
 
 
 @run_async
@@ -95,7 +95,7 @@ async def test_what_runs_counts_after_its_caller_left_and_ends_before_the_next_b
     bench.end(3)
     assert (await second, await waiting) == ("A2", "B1")
     assert bench.most_at_once == 1
-    await until(lambda: not bench.turns.num_users)
+    await until(lambda: not bench.turns._users)
 
 
 @run_async

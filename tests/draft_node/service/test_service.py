@@ -249,7 +249,7 @@ async def test_the_end_of_a_node_frees_the_verify_node_of_texts_that_nobody_read
         await until(lambda: not here.verify.core.sessions)
         with pytest.raises(Draining):
             [piece async for piece in pieces]
-        assert here.daemon.statistics.num_tokens < 900
+        assert here.daemon.core.statistics.num_tokens < 900
 
 
 @pytest.mark.parametrize(("prompt", "code"), [((5,) * 5000, "prompt"), ((4095, 4096), "vocabulary")])

@@ -4,12 +4,13 @@ import pytest
 
 from draft_node.core.links import TRY_S
 from draft_node.core.verify_nodes import Address
-from draft_node.http.metrics import create_registry
+from draft_node.http.metrics import DraftCollector
 from draft_node.process.daemon import DraftDaemon
 from draft_node.service.request_stats import RequestStats
 from draft_node.service.slo_tiers import SloTiers
 from goodspeed.errors import RequestRefused, VerifyAway
 from goodspeed.serving.measuring.counts import ResponseCounts
+from goodspeed.serving.measuring.metrics import create_registry
 from goodspeed.slo.objectives import LONGEST_S, Objectives, parse_tiers
 from goodspeed.wire.handshake import SloTerms
 from tests.draft_node.core.scripted import make_core, make_link
@@ -47,7 +48,7 @@ def test_before_the_verify_node_was_there_a_tier_may_be_its_own_and_there_is_no_
 async def test_the_metrics_have_the_tiers_of_the_verify_node_that_is_there_now():
     core = make_core(addresses=[Address("tcp://a:1"), Address("tcp://b:1")])
     daemon = DraftDaemon(None, MemoryNetwork().connect_draft(b"a"), core)
-    registry = create_registry(daemon, RequestStats(), ResponseCounts())
+    registry = create_registry(DraftCollector(daemon, RequestStats(), ResponseCounts()))
     core.tick(TRY_S)
     core.receive(make_welcome(slo=SloTerms(tuple(THEIRS.values()))), TRY_S, 1)
     told = {sample.labels.get("tier") for family in registry.collect() for sample in family.samples}

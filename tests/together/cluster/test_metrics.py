@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from draft_node.config import DraftConfig
 from draft_node.core.generation import Generation
-from draft_node.http import metrics as draft_metrics
+from draft_node.http.metrics import DraftCollector
 from draft_node.process import assembly as draft_assembly
 from draft_node.process.daemon import DraftDaemon
 from draft_node.service.output_processor import Ended
@@ -25,7 +25,7 @@ from goodspeed.drafting.proposing import Proposed
 from goodspeed.engine.torch import checkpoints
 from goodspeed.errors import Busy, RequestRefused
 from goodspeed.serving.measuring.counts import ResponseCounts
-from goodspeed.serving.measuring.metrics import Registry, exposition
+from goodspeed.serving.measuring.metrics import Registry, create_registry, exposition
 from goodspeed.serving.sampling_defaults import SamplingRequest
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, encode
 from goodspeed.wire.handshake import Heartbeat
@@ -34,7 +34,7 @@ from tests.memory_network import MemoryNetwork, Packet, peer_name
 from tests.together.cluster.cluster import prompt_ids, verify_daemon
 from tests.waiting import until
 from verify_node.process.daemon import VerifyDaemon
-from verify_node.watch import metrics as verify_metrics
+from verify_node.watch.metrics import VerifyCollector
 
 ROOT = Path(__file__).parents[3]
 TABLES = ROOT / "docs/METRICS.md"
@@ -112,8 +112,8 @@ class Pair:
         self.draft = self._draft()
         self.answered = ResponseCounts()
         self.service = Service(self.draft, self.checkpoint, max_waiting=1)
-        self.verify_registry = verify_metrics.create_registry(self.verify.core, self.verify.channel)
-        self.draft_registry = draft_metrics.create_registry(self.draft, self.service.stats, self.answered)
+        self.verify_registry = create_registry(VerifyCollector(self.verify.core, self.verify.channel))
+        self.draft_registry = create_registry(DraftCollector(self.draft, self.service.stats, self.answered))
 
     def _verify(self) -> VerifyDaemon:
         elsewhere = "tcp://10.0.0.1:5555"  # no loopback, so the draft model is no rival of the target's and never rests

@@ -26,9 +26,9 @@ class Given:
         return [min(length, client.max_length) for length, client in zip(self.lengths, clients, strict=False)]
 
 
-def make_scheduler(policy="gradient", budget=8, *, is_barrier=True, eta=0.25, **options):
+def make_scheduler(policy="gradient", budget=8, *, is_barrier=True, eta=0.25, weigh_evidence=True):
     policy = policies.create(policy) if isinstance(policy, str) else policy
-    return Allocator(policy, budget, eta=eta, beta=0.5, is_barrier=is_barrier, **options)
+    return Allocator(policy, budget, eta=eta, beta=0.5, is_barrier=is_barrier, weigh_evidence=weigh_evidence)
 
 
 def make_session(scheduler, number=1, client="a", **changes):

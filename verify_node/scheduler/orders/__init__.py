@@ -5,6 +5,6 @@
 """
 
 from verify_node.scheduler.orders import fcfs, laps
-from verify_node.scheduler.orders.base import AGING_S, ORDERS, Job, Order, create
+from verify_node.scheduler.orders.base import AGING_S, ORDERS, Job, Order
 
-__all__ = ["AGING_S", "ORDERS", "Job", "Order", "create", "fcfs", "laps"]
+__all__ = ["AGING_S", "ORDERS", "Job", "Order", "fcfs", "laps"]

@@ -47,7 +47,6 @@ class Job:
         return self.remaining_tokens * seconds / (self.num_drafted * rate + 1.0)
 
     def is_overdue(self, now: float, aging_s: float) -> bool:
-        """True if it has waited for longer than `aging_s`."""
         return self.waits_since is not None and now - self.waits_since > aging_s
 
     def overdue_first(self, now: float, aging_s: float) -> tuple[bool, float]:
@@ -109,8 +108,3 @@ ORDERS: Registry[Callable[[], Order]] = Registry(
     "order", "goodspeed.orders", lambda name, make: partial(OwnOrder, name, make), own="class"
 )
 """Constructors of orders, by name."""
-
-
-def create(name: str) -> Order:
-    """Creates the order of that name; raises UnknownPolicyError if there is none."""
-    return ORDERS.find(name)()

@@ -54,7 +54,6 @@ class RateHistory:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The remembered rates, the oldest first."""
         return tuple(self._rates)
 
     @property

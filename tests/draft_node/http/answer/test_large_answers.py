@@ -73,7 +73,7 @@ async def test_a_very_large_answer_does_not_hold_the_event_loop() -> None:
     shape, service = Waiting(CompletionRequest(prompt="x", logprobs=20), batch, "goodspeed"), FakeService()
     for i in range(16):
         async for item in service.write(generation):
-            shape.take(i, item)
+            shape.choices[i].take(item)
     writing = asyncio.create_task(shapes.to_json(shape, service, "user"))
     await until(lambda: writers)
     turned.set()

@@ -180,7 +180,7 @@ def test_a_form_that_is_too_long_with_what_is_thought_before_is_refused(template
 def test_what_a_format_becomes_with_thinking_is_compiled_before_it_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     here = api("x", R1)
     costly = ConstraintError("it costs too much")
-    monkeypatch.setattr(here.service, "check_constraint", check := AsyncMock(side_effect=[None, costly, None, costly]))
+    monkeypatch.setattr(here.service.compiler, "check", check := AsyncMock(side_effect=[None, costly, None, costly]))
     assert refused(here.chat(**FORMAT), "response_format") == "response_format: it costs too much"
     assert [call.args[0].kind for call in check.call_args_list] == ["json_schema", "grammar"]
     refused(here.chat(structured_outputs={"json": {"type": "integer"}}), "structured_outputs")
