@@ -65,12 +65,13 @@ def test_the_rules_of_the_document_may_be_named_in_their_file(package: Path) -> 
     assert (config.core.order, config.core.admits) == (f"{file}:Shortest", "rules:cheapest")
     assert [one.job_id for one in create(config.order).rank([job(1, 30.0), job(2, 10.0)], 0.0)] == [2, 1]
     assert admit(ASKS, tokens_in=lambda seconds: 100 * seconds, policy=config.core.admits) == [False, True, True]
-    for wrong, told in (
+    refused: tuple[tuple[Any, str], ...] = (
         ({"order": f"{file}:Longest"}, "has no class 'Longest'; name the class after the colon"),
         ({"admission": "rules:dearest"}, "has no function 'dearest'; name the function after the colon"),
         ({"admission": "dearest"}, r"no admission policy is named 'dearest'; .* as MODULE:FUNCTION or FILE.py:FUNC"),
         ({"admission": "rules:Shortest"}, r"policy rules:Shortest is no function of \(ordered, now\)"),
-    ):
+    )
+    for wrong, told in refused:
         with pytest.raises(ConfigError, match=told):
             VerifyConfig(model="none", **wrong)
 

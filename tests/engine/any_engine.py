@@ -62,9 +62,8 @@ class AnyEngine:
 
     def test_logits_of_chunks_in_their_order(self, checkpoint, texts, expected):
         engine = self.start(checkpoint)
-        found = engine.forward(
-            [Chunk("c", texts["c"][:50], 3), Chunk("a", texts["a"][:1], 1), Chunk("d", texts["d"], 0)]
-        )
+        chunks = [Chunk("c", texts["c"][:50], 3), Chunk("a", texts["a"][:1], 1), Chunk("d", texts["d"], 0)]
+        found = engine.forward(chunks)
         self.check(found, torch.cat((expected["c"][47:50], expected["a"][:1])))
         assert engine.forward([Chunk("e", [1, 2], 0)]).shape == (0, checkpoint.vocab_size)
         found = engine.forward([Chunk("d", [1], 0), Chunk("a", texts["a"][1:90], 89), Chunk("c", texts["c"][50:51], 1)])

@@ -67,11 +67,9 @@ def test_a_mask_is_read_from_the_config(save_checkpoint: Save) -> None:
     ],
 )
 def test_settings_of_other_programs_change_nothing(save_checkpoint: Save, settings: dict[str, object]) -> None:
-    plain = save_checkpoint()
-    found, expected = (
-        start(checkpoints.load(str(folder)), num_pages=4).forward([Chunk("a", [72, 101], 2)])
-        for folder in (edit(save_checkpoint(), **settings), plain)
-    )
+    folders = (edit(save_checkpoint(), **settings), save_checkpoint())
+    started = [start(checkpoints.load(str(folder)), num_pages=4) for folder in folders]
+    found, expected = (engine.forward([Chunk("a", [72, 101], 2)]) for engine in started)
     assert torch.equal(found, expected)
 
 

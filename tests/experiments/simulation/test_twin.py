@@ -78,8 +78,7 @@ def written(seed: int, *words: str, preset: tuple[str, ...] = ()) -> tuple[Recor
     """
     with VerifyNode("--budget", "9", "--record", *preset, *words, measures=True) as verify, ExitStack() as all_:
         named = [("--model", name, "--name", f"client-{number}") for number, name in enumerate(DRAFT_MODELS, 1)]
-        drafter = ("--drafter", "model", *preset)
-        drafts = [all_.enter_context(DraftNode(verify.endpoint, *own, *drafter)) for own in named]
+        drafts = [all_.enter_context(DraftNode(verify.endpoint, *own, "--drafter", "model", *preset)) for own in named]
         for draft in drafts:
             draft.wait_until_ready()
         asked = [(draft.url, prompt.prompt) for draft, prompt in zip(drafts, prompts.demo(), strict=False)]
