@@ -70,9 +70,7 @@ MISTRAL = """\
 {%- endfor %}"""
 """Of Mistral's kind: its markers are special tokens, and it checks the ids of calls."""
 
-PLAIN = (
-    "{%- for message in messages %}{{- message.role + ': ' + message.content + '\\n' }}{%- endfor %}{{- 'assistant:' }}"
-)
+PLAIN = "{%- for one in messages %}{{- one.role + ': ' + one.content + '\\n' }}{%- endfor %}{{- 'assistant:' }}"
 """Knows neither tools nor thinking."""
 
 MARKERS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
@@ -114,15 +112,12 @@ def save(folder: Path, template: str = QWEN3) -> Path:
     return folder
 
 
+_plain = cache(tokenizer)
+
+
 def ids_of(text: str) -> list[int]:
     """Token ids of a text as a model writes it."""
-    found: list[int] = _plain()(text, add_special_tokens=False)["input_ids"]
-    return found
-
-
-@cache
-def _plain() -> PreTrainedTokenizerFast:
-    return tokenizer()
+    return list(_plain()(text, add_special_tokens=False)["input_ids"])
 
 
 def function(name: str = "weather", strict: bool | None = None, **properties: dict[str, object]) -> dict[str, object]:

@@ -16,7 +16,10 @@ from experiments.simulation.nodes.invariants import CheckedCore
 from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.texts.draft_model import DraftModel, likeliest_leaf
 from experiments.simulation.texts.target import Target
-from experiments.simulation.texts.text import STOP, VOCAB, alone, draw, feed_all, start
+from experiments.simulation.texts.text import STOP as STOP
+from experiments.simulation.texts.text import VOCAB as VOCAB
+from experiments.simulation.texts.text import alone as alone
+from experiments.simulation.texts.text import draw, feed_all, start
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.drafting.proposing import Propose
 from goodspeed.drafting.sources import Source
@@ -36,27 +39,6 @@ from verify_node.scheduler.round import Entry, Outcome, PromptRows, Round
 from verify_node.session.draft_tokens import DraftTokens
 
 Replaced = TypeVar("Replaced", bound=Struct)
-
-__all__ = [
-    "STOP",
-    "VOCAB",
-    "Desk",
-    "alone",
-    "expected",
-    "likeliest_path",
-    "make_core",
-    "make_entry",
-    "make_hello",
-    "make_open",
-    "make_welcome",
-    "next_token",
-    "proposal",
-    "propose",
-    "replace_message",
-    "request_of",
-    "session_id",
-    "told",
-]
 
 MAX_BYTES = 1 << 20
 
@@ -85,15 +67,9 @@ def proposal(model: DraftModel, wanted: Propose) -> tuple[int, ...]:
 # -- one verify node, by hand ------------------------------------------------------------------------------------------
 
 
-FAKE = CoreSettings(
-    budget=8,
-    max_round_tokens=64,
-    max_sessions=100,
-    max_client_sessions=100,
-    lease_s=6.0,
-    is_shared=False,
+FAKE = CoreSettings(  # settings of the fake verify node; the others are the daemon's
+    budget=8, max_round_tokens=64, max_sessions=100, max_client_sessions=100, lease_s=6.0, is_shared=False
 )
-"""Settings of the fake verify node; the others are the daemon's."""
 
 
 def make_core(
@@ -118,21 +94,12 @@ def make_core(
     name, own = (policy, None) if isinstance(policy, str) else ("gradient", policy)
     changed = dataclasses.replace(FAKE, policy=name, **settings)
     welcome = changed.welcome(
-        boot_id=boot_id,
-        tokenizer="fake",
-        vocab_size=vocab_size,
-        context_len=context_len,
-        max_message_bytes=MAX_BYTES,
+        boot_id=boot_id, tokenizer="fake", vocab_size=vocab_size, context_len=context_len, max_message_bytes=MAX_BYTES
     )
     kind = CheckedCore if validates else VerifyCore
-    return kind(
-        changed,
-        welcome,
-        pool or PagePool(num_pages, page_size, prefix_cache=prefix_cache),
-        policy=own,
-        cost=None if cost is None else Refined(cost),
-        constraints=constraints,
-    )
+    pool = pool or PagePool(num_pages, page_size, prefix_cache=prefix_cache)
+    refined = None if cost is None else Refined(cost)
+    return kind(changed, welcome, pool, policy=own, cost=refined, constraints=constraints)
 
 
 def make_hello(name: str = "a", **changes: Any) -> Hello:
@@ -189,9 +156,7 @@ def replace_message(message: Replaced, **changes: Any) -> Replaced:
 class Desk:
     """A verify node with the fake target; peers are names, and tests set the clock."""
 
-    def __init__(
-        self, *names: str, core: VerifyCore | None = None, draft_model: str = "fake-draft", **options: Any
-    ) -> None:
+    def __init__(self, *names: str, core: VerifyCore | None = None, draft_model: str = "fake-draft", **options: Any):
         """names: draft nodes that have said Hello, with this draft model. options: of `make_core`."""
         self.core = core or make_core(**options)
         self.target = TellingTarget(self.core.pool, self.core.limits, self.core.welcome.context_len)
@@ -245,15 +210,9 @@ class Desk:
         wanted = Propose(request_of(session.opened), session.epoch, 0, tuple(session.tokens), session.drafts.may_draft)
         tokens = propose(wanted, alpha)[:MAX_DRAFT] if tokens is None else tuple(tokens)
         by_ratio = session.opened.verification == "ratio"
-        return Draft(
-            session_id=session.session_id,
-            epoch=session.epoch,
-            base_len=len(session.tokens),
-            tokens=tokens,
-            probabilities=b"" if by_ratio else bytes(len(tokens)),
-            complete=True,
-            proposal=certain(tokens) if by_ratio else None,
-        )
+        probabilities, proposal = (b"", certain(tokens)) if by_ratio else (bytes(len(tokens)), None)
+        begun = (session.session_id, session.epoch, len(session.tokens), tokens, probabilities)
+        return Draft(*begun, complete=True, proposal=proposal)
 
     def acknowledge(self, *numbers: int) -> None:
         """Has the draft nodes of these sessions, or of all that go on, tell that they have the whole text."""
@@ -289,17 +248,8 @@ class Desk:
 
 
 def request_of(opened: OpenSession) -> Generation:
-    return Generation(
-        opened.session_id,
-        opened.prompt,
-        opened.sampling,
-        opened.max_tokens,
-        opened.stop_ids,
-        opened.verification,
-        opened.max_draft,
-        opened.num_logprobs,
-        opened.min_tokens,
-    )
+    begun = (opened.session_id, opened.prompt, opened.sampling, opened.max_tokens, opened.stop_ids)
+    return Generation(*begun, opened.verification, opened.max_draft, opened.num_logprobs, opened.min_tokens)
 
 
 def told(position: int, token: int) -> TokenLogprobs:
@@ -323,7 +273,6 @@ def _with_logprobs(entry: Entry, outcome: Outcome) -> Outcome:
     if entry.opened.num_logprobs is not None:
         outcome = replace(outcome, logprobs=tuple(map(told, count(entry.base_len), outcome.tokens)))
     if entry.prompt_rows is not None:
-        outcome = replace(
-            outcome, prompt_logprobs=tuple(told(entry.start, token) for token in entry.prompt_rows.tokens)
-        )
+        of_prompt = tuple(told(entry.start, token) for token in entry.prompt_rows.tokens)
+        outcome = replace(outcome, prompt_logprobs=of_prompt)
     return outcome

@@ -28,7 +28,7 @@ Fields = dict[str, tuple[int, Any]]
 
 TOKENS = ["a", "b", "Ġ", "ab", "<|im_end|>", "<tool>", "[PAD6]"]
 
-FIELDS: Fields = {
+FIELDS: Fields = {  # a small vocabulary
     "general.architecture": (8, "llama"),
     "llama.context_length": (4, 512),
     "tokenizer.ggml.model": (8, "gpt2"),
@@ -38,7 +38,6 @@ FIELDS: Fields = {
     "tokenizer.ggml.merges": (9, (8, ["a b"])),
     "tokenizer.ggml.eos_token_id": (4, 4),
 }
-"""A small vocabulary."""
 
 Weight = tuple[tuple[int, ...], int, bytes]
 """Its shape, rows last as in such files, its storage type by number, and its bytes."""

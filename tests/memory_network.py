@@ -25,10 +25,6 @@ Fate: TypeAlias = Callable[[Packet], Iterable[Packet]]
 """Called with each packet that is sent; the packets that it returns are delivered at once, in that order."""
 
 
-def intact(packet: Packet) -> Iterable[Packet]:
-    return (packet,)
-
-
 def peer_name(identity: bytes) -> bytes:
     """Returns the name under which the verify node knows a draft node of this identity."""
     return b"d" + identity
@@ -37,7 +33,7 @@ def peer_name(identity: bytes) -> bytes:
 class MemoryNetwork:
     """One verify node and any number of draft nodes, joined by queues."""
 
-    def __init__(self, fate: Fate = intact) -> None:
+    def __init__(self, fate: Fate = lambda packet: (packet,)) -> None:
         self.fate = fate
         self.has_room = asyncio.Event()  # cleared: every queue is full
         self.has_room.set()

@@ -11,17 +11,11 @@ from goodspeed.engine.torch.engine import TorchEngine
 from goodspeed.engine.torch.loading import start
 
 VOCAB = 64
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+SIZES |= {"intermediate_size": 64, "vocab_size": VOCAB, "max_position_embeddings": 128}
 CONFIG = LlamaConfig(
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    intermediate_size=64,
-    vocab_size=VOCAB,
-    max_position_embeddings=128,
-    bos_token_id=None,
-    eos_token_id=None,
-    pad_token_id=None,
+    **SIZES,
+    **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id")),
     initializer_range=0.25,  # distributions that differ from place to place, and are neither flat nor certain
 )
 
@@ -33,18 +27,9 @@ def make_checkpoint(seed: int = 0, *, shift: float = 0.0, num_tokens: int = VOCA
     with torch.no_grad():
         for weight in model.parameters():
             weight += shift * torch.randn_like(weight)
-    return Checkpoint(
-        name="micro",
-        model=model,
-        tokenizer=None,
-        tokenizer_fingerprint="micro",
-        eos_ids=(),
-        vocab_size=VOCAB,
-        num_tokens=num_tokens,
-        context_len=CONFIG.max_position_embeddings,
-        device=torch.device("cpu"),
-        dtype=torch.float32,
-    )
+    named: Any = {"name": "micro", "tokenizer": None, "tokenizer_fingerprint": "micro", "eos_ids": ()}
+    sizes: Any = {"vocab_size": VOCAB, "num_tokens": num_tokens, "context_len": CONFIG.max_position_embeddings}
+    return Checkpoint(**named, **sizes, model=model, device=torch.device("cpu"), dtype=torch.float32)
 
 
 def make_engine(

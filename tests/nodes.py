@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, TextIO, TypeVar
 
 from httpx2 import Client, ConnectError
@@ -78,9 +77,7 @@ class Process:
     def __enter__(self: Node) -> Node:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None and not self._was_ended:
                 assert self.is_running, f"{self} ended by itself"

@@ -12,10 +12,8 @@ from goodspeed.embedded import models
 from goodspeed.errors import CheckpointError
 
 NAME = "smollm2"
-DRAFT_MODEL = "smollm2-draft"
-"""The model of the draft nodes that have one."""
-
-PROMPTS = {
+DRAFT_MODEL = "smollm2-draft"  # the model of the draft nodes that have one
+PROMPTS = {  # by domain, as in the paper's data sets
     "chat": "Give me three tips for a long train journey with small children.",
     "coding": 'Finish this:\n\ndef running_mean(values, width=10):\n    """The mean of each `width` values."""\n    if',
     "translation": "Translate into English: Die Fähre nach Tromsø fährt um 7.15 Uhr ab, für 1.250 € (früh?)",
@@ -34,7 +32,6 @@ PROMPTS = {
         "Write one SQL query that answers: which boats longer than 12 m have made more than 30 trips?"
     ),
 }
-"""By domain, as in the paper's data sets."""
 
 
 def need() -> None:

@@ -42,9 +42,8 @@ def values_of(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
         case inspect.UnionType(types=types):
             return st.one_of([values_of(each) for each in types])
         case inspect.StructType(cls=cls, fields=fields):
-            return st.fixed_dictionaries({field.name: values_of(field.type) for field in fields}).map(
-                lambda values: cls(**aligned(values))
-            )
+            of_fields = {field.name: values_of(field.type) for field in fields}
+            return st.fixed_dictionaries(of_fields).map(lambda values: cls(**aligned(values)))
     raise NotImplementedError(kind)
 
 

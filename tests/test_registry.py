@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from verify_node.scheduler.orders.base import AGING_S, ORDERS, Job, OwnOrder
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("cheapest", "dp", "edf", "none")
+ASKS = [Ask(1.0, 80, None), Ask(2.0, 30, None), Ask(3.0, 200, None, promised=True)]
 DOCUMENT = (ROOT / "docs/POLICY.md").read_text("utf-8").partition("# An order or an admission policy")[2]
 
 
@@ -63,18 +64,16 @@ def test_the_rules_of_the_document_may_be_named_in_their_file(package: Path) -> 
     config = VerifyConfig(model="none", order=f"{file}:Shortest", admission="rules:cheapest")
     assert (config.core.order, config.core.admits) == (f"{file}:Shortest", "rules:cheapest")
     assert [one.job_id for one in ORDERS.find(config.order)().rank([job(1, 30.0), job(2, 10.0)], 0.0)] == [2, 1]
-    asks = [Ask(1.0, 80, None), Ask(2.0, 30, None), Ask(3.0, 200, None, promised=True)]
-    assert admit(asks, tokens_in=lambda seconds: 100 * seconds, policy=config.core.admits) == [False, True, True]
-    with pytest.raises(ConfigError, match="has no class 'Longest'; name the class after the colon"):
-        VerifyConfig(model="none", order=f"{file}:Longest")
-    with pytest.raises(ConfigError, match="has no function 'dearest'; name the function after the colon"):
-        VerifyConfig(model="none", admission="rules:dearest")
-    with pytest.raises(
-        ConfigError, match=r"no admission policy is named 'dearest'; .* as MODULE:FUNCTION or FILE.py:FUNC"
-    ):
-        VerifyConfig(model="none", admission="dearest")
-    with pytest.raises(ConfigError, match=r"policy rules:Shortest is no function of \(ordered, now\)"):
-        VerifyConfig(model="none", admission="rules:Shortest")
+    assert admit(ASKS, tokens_in=lambda seconds: 100 * seconds, policy=config.core.admits) == [False, True, True]
+    refused: tuple[tuple[Any, str], ...] = (
+        ({"order": f"{file}:Longest"}, "has no class 'Longest'; name the class after the colon"),
+        ({"admission": "rules:dearest"}, "has no function 'dearest'; name the function after the colon"),
+        ({"admission": "dearest"}, r"no admission policy is named 'dearest'; .* as MODULE:FUNCTION or FILE.py:FUNC"),
+        ({"admission": "rules:Shortest"}, r"policy rules:Shortest is no function of \(ordered, now\)"),
+    )
+    for wrong, told in refused:
+        with pytest.raises(ConfigError, match=told):
+            VerifyConfig(model="none", **wrong)
 
 
 def test_an_error_says_what_was_imported(package: Path) -> None:
@@ -87,9 +86,8 @@ def test_an_error_says_what_was_imported(package: Path) -> None:
 def test_names_import_nothing(package: Path) -> None:
     (package / "rules.py").write_text("import a_missing_library")
     assert ({"fcfs", "laps", "shortest"} - {*ORDERS.names}, ADMISSION.names) == (set(), NAMES)
-    with pytest.raises(
-        ConfigError, match=r"the order shortest: rules:Shortest cannot be imported: .*a_missing_library"
-    ):
+    told = r"the order shortest: rules:Shortest cannot be imported: .*a_missing_library"
+    with pytest.raises(ConfigError, match=told):
         ORDERS.find("shortest")
 
 
@@ -113,18 +111,15 @@ def test_the_order_of_the_document_runs_in_a_verify_node(package: Path) -> None:
 
 
 def test_the_admission_policy_of_the_document_prefers_short_prompts(package: Path) -> None:
-    asks = [Ask(1.0, 80, None), Ask(2.0, 30, None), Ask(3.0, 200, None, promised=True)]
-    assert admit(asks, tokens_in=lambda seconds: 100 * seconds, policy="dp") != [False, True, True]
-    assert admit(asks, tokens_in=lambda seconds: 100 * seconds, policy="cheapest") == [False, True, True]
+    assert admit(ASKS, tokens_in=lambda seconds: 100 * seconds, policy="dp") != [False, True, True]
+    assert admit(ASKS, tokens_in=lambda seconds: 100 * seconds, policy="cheapest") == [False, True, True]
 
 
 @pytest.mark.parametrize(
     ("rank", "what"),
     [(lambda jobs: jobs[1:], "each of the 3 once"), (lambda jobs: [jobs[0]] * 3, "once"), (lambda jobs: 1 / 0, "Zero")],
 )
-def test_an_order_that_does_wrong_ranks_by_arrival(
-    rank: Callable[[list[Job]], Any], what: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_order_that_does_wrong_ranks_by_arrival(rank, what, caplog):
     class Wrong:
         def rank(self, jobs: Any, now: float) -> Any:
             return rank(jobs)
@@ -148,9 +143,7 @@ def test_an_order_that_does_wrong_ranks_by_arrival(
         (lambda ordered, now: 1 / 0, "ZeroDivisionError"),
     ],
 )
-def test_an_admission_policy_that_does_wrong_promises_nothing_new(
-    policy: Any, what: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_admission_policy_that_does_wrong_promises_nothing_new(policy, what, caplog, monkeypatch):
     monkeypatch.setitem(ADMISSION._known, "wrong", OwnPolicy("wrong", policy))
     asks = [Ask(1.0, 60, None), Ask(1.0, 60, None, promised=True)]
     with caplog.at_level(logging.ERROR):

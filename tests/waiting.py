@@ -9,8 +9,7 @@ from goodspeed.wire.channels import Received, VerifyChannel
 
 Found = TypeVar("Found")
 
-TIMEOUT_S = 60
-"""Longest time of a whole test; nothing waits for it unless something is wrong."""
+TIMEOUT_S = 60  # longest time of a whole test; nothing waits for it unless something is wrong
 
 
 def run_async(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

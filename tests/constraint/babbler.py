@@ -29,8 +29,7 @@ NUM_TOKENS = VOCABULARY.num_tokens
 PROMPT = (9,)
 SESSION = session_id(1)
 
-PULL = 0.4
-"""Amount that each of 20 tokens from the 15th on adds to the logits of tokens that close something."""
+PULL = 0.4  # amount that each of 20 tokens from the 15th on adds to the logits of tokens that close something
 
 
 class Draft(NamedTuple):
@@ -84,19 +83,9 @@ class Babbler:
         if self.constraint is not None and not CONSTRAINTS.holds(SESSION, self.constraint):
             CONSTRAINTS.hold(SESSION, CONSTRAINTS.get(self.constraint))
         text = (*PROMPT, *output)
-        entry = make_entry(
-            1,
-            len(text) - 1,
-            (text[-1], *draft.tokens),
-            len(draft.tokens),
-            sampling=self.sampling,
-            verification=verification,
-            parents=draft.parents,
-            constraint=self.constraint,
-            prompt=PROMPT,
-            text=text,
-            **{"stop_ids": (END,), **self.more},
-        )
+        asked: dict[str, Any] = {"sampling": self.sampling, "constraint": self.constraint, "stop_ids": (END,)}
+        asked |= {"verification": verification, "parents": draft.parents, "prompt": PROMPT, "text": text, **self.more}
+        entry = make_entry(1, len(text) - 1, (text[-1], *draft.tokens), len(draft.tokens), **asked)
         paths = [(), *trees.paths(draft.tokens, draft.parents)]
         rows: Tensor = torch.from_numpy(np.stack([self.logits([*output, *path]) for path in paths]))
         [outcome] = self.target.verify(Round(1, (entry,)), rows)

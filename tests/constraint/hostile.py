@@ -8,7 +8,7 @@ from goodspeed.wire.generation import Constraint
 
 SCHEMAS = Path(__file__).parent / "schemas"
 
-LONG = "abcdefghij " * 370
+LONG = "abcdefghij " * 370  # 4,070 bytes
 _NODE = {"n": {"anyOf": [{"$ref": "#/$defs/t"}, {"type": "null"}]}, "z": {"const": LONG}}
 
 
@@ -16,7 +16,7 @@ def _schema(**schema: Any) -> Constraint:
     return Constraint("json_schema", json.dumps(schema))
 
 
-HOSTILE_ROWS = {
+HOSTILE_ROWS = {  # the most that a row of a mask may cost
     "60,000 digits": _schema(const="7" * 60_000),
     "15 long values": _schema(enum=[f"{each}{LONG}" for each in range(15)]),
     "400 long items": _schema(type="array", minItems=400, maxItems=400, items={"const": LONG}),
@@ -39,12 +39,10 @@ HOSTILE_ROWS = {
     ),
     "long choices": Constraint("choice", json.dumps([LONG[:4000] + str(each) for each in range(8)])),
     "doubled rules": Constraint(
-        "grammar",
-        "start: r0\n" + "\n".join(f"r{n}: r{n + 1} r{n + 1}" for n in range(40)) + f'\nr40: "{LONG[:1000]}"',
+        "grammar", "start: r0\n" + "\n".join(f"r{n}: r{n + 1} r{n + 1}" for n in range(40)) + f'\nr40: "{LONG[:1000]}"'
     ),
     "a long text that is ignored": Constraint("grammar", 'start: "a" "b"+\n%ignore /x{4000}/'),
 }
-"""The most that a row of a mask may cost."""
 
 
 def schemas() -> list[Constraint]:

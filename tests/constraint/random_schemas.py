@@ -33,9 +33,8 @@ def _schema(rng: random.Random, depth: int, targets: Sequence[str]) -> Any:
         return _object(rng, depth, targets)
     if kind < 0.75:
         return _array(rng, depth, targets)
-    found = {
-        rng.choice(["anyOf", "oneOf", "allOf"]): [_schema(rng, depth + 1, targets) for _ in range(rng.randint(1, 3))]
-    }
+    keyword = rng.choice(["anyOf", "oneOf", "allOf"])
+    found = {keyword: [_schema(rng, depth + 1, targets) for _ in range(rng.randint(1, 3))]}
     if rng.random() < 0.4 and isinstance(other := _schema(rng, depth + 1, targets), dict):
         return {**found, **other} if rng.random() < 0.5 else {**other, **found}
     return found

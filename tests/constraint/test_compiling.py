@@ -160,7 +160,6 @@ HOSTILE_OTHERS = {
     "ambiguous": Constraint("grammar", 'start: x x x x x x\nx: x x | "a" | ""'),
 }
 
-
 ALL_HOSTILE = {
     name: Constraint("json_schema", schema if isinstance(schema, str) else json.dumps(schema))
     for name, schema in HOSTILE.items()
@@ -193,8 +192,7 @@ def write(constraint):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["many patterns at once", "many properties", "a large multiple", "a multiple", "one of three multiples"],
+    "name", ["many patterns at once", "many properties", "a large multiple", "a multiple", "one of three multiples"]
 )
 def test_what_no_limit_of_the_library_counts_is_refused(trial, name):
     said = str(trial.problem(ALL_HOSTILE[name]))

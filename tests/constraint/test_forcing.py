@@ -15,10 +15,9 @@ from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 from tests.constraint.babbler import CONSTRAINTS, END
 from tests.constraint.ending import may_end
-from tests.constraint.hostile import HOSTILE_ROWS, schemas
+from tests.constraint.hostile import HOSTILE_ROWS, LONG, schemas
 
 UNFORCED = "no_forcing"
-LONG = "abcdefghij " * 370  # 4,070 bytes
 INF = float("inf")
 NAMES = [f"{each:02}" for each in range(40)]
 NO_VALUES: dict[str, Any] = {name: {} for name in NAMES}

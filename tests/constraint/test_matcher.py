@@ -101,10 +101,8 @@ def test_ids_beyond_the_tokenizer_are_never_allowed():
 @pytest.mark.parametrize("seed", range(6))
 def test_each_row_is_as_if_its_path_were_read_alone(seed):
     rng = random.Random(seed)
-    schema = (
-        '{"type": "object", "properties": {"a": {"enum": ["x", "yy"]}, "b": {"type": "integer"}}, "required": ["a"]}'
-    )
-    constraint = Constraint("json_schema", schema)
+    form = '{"type": "object", "properties": {"a": {"enum": ["x", "yy"]}, "b": {"type": "integer"}}, "required": ["a"]}'
+    constraint = Constraint("json_schema", form)
     text = Babbler(seed, constraint).write()
     kept = matcher(constraint)
     for _ in range(12):
@@ -121,11 +119,8 @@ def test_each_row_is_as_if_its_path_were_read_alone(seed):
 
 
 def test_what_must_follow_is_accepted_with_certainty():
-    constraint = Constraint(
-        "json_schema",
-        '{"type": "object", "properties": {"name": {"const": "x"}}, "required": ["name"], '
-        '"additionalProperties": false}',
-    )
+    named = '"properties": {"name": {"const": "x"}}, "required": ["name"], "additionalProperties": false'
+    constraint = Constraint("json_schema", f'{{"type": "object", {named}}}')
     for seed in range(5):
         babbler, output = Babbler(seed, constraint, temperature=5.0), list[int]()
         while True:
@@ -138,11 +133,8 @@ def test_what_must_follow_is_accepted_with_certainty():
         assert decode(output).startswith('{"name": "x"}')
 
 
-AFTER = [dict[str, list[int]](), {"after": [D]}, {"after": [D, A]}, {"stop_ids": [77]}]
-
-
 @pytest.mark.thorough
-@pytest.mark.parametrize("more", AFTER, ids=str)
+@pytest.mark.parametrize("more", [{}, {"after": [D]}, {"after": [D, A]}, {"stop_ids": [77]}], ids=str)
 @pytest.mark.parametrize("seed", range(3))
 def test_one_that_has_read_other_texts_says_what_a_new_one_says(seed, more):
     """Outputs that part anywhere: before and after what is free ends, after the end, and where it is broken."""
@@ -163,26 +155,21 @@ def test_one_that_has_read_other_texts_says_what_a_new_one_says(seed, more):
         assert kept.forced(output) == matcher(constraint, **more).forced(output)
 
 
-COSTLY = Constraint("regex", "([ab]*a[ab]{7}c)+")
-"""Each way to read a and b has a state of its own."""
+COSTLY = Constraint("regex", "([ab]*a[ab]{7}c)+")  # each way to read a and b has a state of its own
 
 
 def few_states(monkeypatch, number):
     monkeypatch.setattr(grammars, "LIMITS", LLParserLimits(max_lexer_states=number, verbose_errors=False))
 
 
-def spend(one, rng):
-    """Reads texts until it has read too much."""
-    while not one.is_spent:
-        one._follow(rng.choices([A, B], k=12))
-        one._write(np.zeros(128, np.int32))
-
-
 def test_what_one_text_costs_ends_no_other_of_its_form(monkeypatch):
     few_states(monkeypatch, 150)
     first, second = matcher(COSTLY), matcher(COSTLY)
     expected = second.allowed([A, B])
-    spend(first, random.Random(0))
+    rng = random.Random(0)
+    while not first.is_spent:  # until it has read too much
+        first._follow(rng.choices([A, B], k=12))
+        first._write(np.zeros(128, np.int32))
     assert (second.allowed([A, B]) == expected).all()
     assert (matcher(COSTLY).allowed([A, B]) == expected).all()
 

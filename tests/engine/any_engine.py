@@ -44,10 +44,8 @@ class AnyEngine:
     @classmethod
     def expected(cls, checkpoint: Checkpoint, texts: Texts) -> dict[str, Tensor]:
         """Logits [num_tokens, vocab_size] of each text, computed token by token."""
-        engine = cls.start(checkpoint)
-        return {
-            key: torch.cat([engine.forward([Chunk(key, [token], 1)]) for token in text]) for key, text in texts.items()
-        }
+        forward = cls.start(checkpoint).forward
+        return {key: torch.cat([forward([Chunk(key, [one], 1)]) for one in text]) for key, text in texts.items()}
 
     @staticmethod
     def start(checkpoint: Checkpoint, num_tokens: int = 640, **options: Any) -> Engine:
@@ -62,13 +60,10 @@ class AnyEngine:
 
     # -- logits ----------------------------------------------------------------------------------------------------
 
-    def test_logits_of_chunks_in_their_order(
-        self, checkpoint: Checkpoint, texts: Texts, expected: dict[str, Tensor]
-    ) -> None:
+    def test_logits_of_chunks_in_their_order(self, checkpoint, texts, expected):
         engine = self.start(checkpoint)
-        found = engine.forward(
-            [Chunk("c", texts["c"][:50], 3), Chunk("a", texts["a"][:1], 1), Chunk("d", texts["d"], 0)]
-        )
+        chunks = [Chunk("c", texts["c"][:50], 3), Chunk("a", texts["a"][:1], 1), Chunk("d", texts["d"], 0)]
+        found = engine.forward(chunks)
         self.check(found, torch.cat((expected["c"][47:50], expected["a"][:1])))
         assert engine.forward([Chunk("e", [1, 2], 0)]).shape == (0, checkpoint.vocab_size)
         found = engine.forward([Chunk("d", [1], 0), Chunk("a", texts["a"][1:90], 89), Chunk("c", texts["c"][50:51], 1)])
@@ -115,11 +110,10 @@ class AnyEngine:
             num_found += adopt(engine, {key: texts[key] for key in keys if rng.random() < 0.7})
             if chunks := draw_chunks(rng, engine, texts, keys):
                 found = engine.forward(chunks)
-                ends = [engine.pool.length(chunk.key) for chunk in chunks]
-                rows = [
-                    expected[str(chunk.key)][end - chunk.num_logits : end]
-                    for chunk, end in zip(chunks, ends, strict=True)
-                ]
+                rows = list[Tensor]()
+                for chunk in chunks:
+                    end = engine.pool.length(chunk.key)
+                    rows.append(expected[str(chunk.key)][end - chunk.num_logits : end])
                 if len(found):
                     self.check(found, torch.cat(rows))
         assert num_found
@@ -138,9 +132,7 @@ class AnyEngine:
             engine.pool.free(key)
         assert (engine.pool.num_free, list(engine.pool)) == (num_pages, [])
 
-    def test_adopted_pages_are_shared_and_not_written(
-        self, checkpoint: Checkpoint, texts: Texts, expected: dict[str, Tensor]
-    ) -> None:
+    def test_adopted_pages_are_shared_and_not_written(self, checkpoint, texts, expected):
         engine = self.start(checkpoint, prefix_cache=True)
         size = engine.pool.page_size
         engine.forward([Chunk("a", texts["a"], 1), Chunk("b", texts["b"][:9], 1)])
@@ -181,9 +173,7 @@ class AnyEngine:
         engine.keep([TreePath("a", 41, (0, 2, 3))])
         self.check(engine.forward([Chunk("a", text[44:50], 1)]), expected["a"][49:50])
 
-    def test_cleared_sessions_begin_again_and_harm_nobody(
-        self, checkpoint: Checkpoint, texts: Texts, expected: dict[str, Tensor]
-    ) -> None:
+    def test_cleared_sessions_begin_again_and_harm_nobody(self, checkpoint, texts, expected):
         engine = self.start(checkpoint, prefix_cache=True)
         engine.forward([Chunk("a", texts["a"], 0), Chunk("c", texts["c"][:60], 0)])
         engine.pool.publish("a", b"scope", texts["a"])

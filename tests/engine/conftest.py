@@ -6,47 +6,28 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from transformers import (
-    AutoModelForCausalLM,
-    LlamaConfig,
-    MistralConfig,
-    Phi3Config,
-    PreTrainedConfig,
-    PreTrainedTokenizerFast,
-    Qwen3Config,
-)
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedTokenizerFast
 
 torch.set_num_threads(1)  # small matrices: more threads only wait for each other
 
-SMALL = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "vocab_size": 300,
-    "max_position_embeddings": 512,
-    "bos_token_id": None,
-    "eos_token_id": 256,
-    "pad_token_id": None,
-    "initializer_range": 0.3,  # logits that differ: with the usual 0.02 every attention looks right
-}
+SMALL: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+SMALL |= {"vocab_size": 300, "max_position_embeddings": 512}
+SMALL |= {"bos_token_id": None, "eos_token_id": 256, "pad_token_id": None}
+SMALL |= {"initializer_range": 0.3}  # logits that differ: with the usual 0.02 every attention looks right
 
-Save = Callable[..., Path]
-"""`save_checkpoint`: from a kind of model, or its configuration, to the folder."""
-
+Save = Callable[..., Path]  # `save_checkpoint`: from a kind of model, or its configuration, to the folder
 CONFIGS: dict[str, PreTrainedConfig] = {
-    "llama": LlamaConfig(**SMALL, num_key_value_heads=4),
-    "qwen3": Qwen3Config(**SMALL, num_key_value_heads=2, head_dim=8),
-    "mistral": MistralConfig(**SMALL, num_key_value_heads=2, sliding_window=7),
-    "phi3": Phi3Config(**SMALL, num_key_value_heads=1),
+    "llama": transformers.LlamaConfig(**SMALL, num_key_value_heads=4),
+    "qwen3": transformers.Qwen3Config(**SMALL, num_key_value_heads=2, head_dim=8),
+    "mistral": transformers.MistralConfig(**SMALL, num_key_value_heads=2, sliding_window=7),
+    "phi3": transformers.Phi3Config(**SMALL, num_key_value_heads=1),
 }
 
 
-def make_tokenizer(
-    merges: tuple[tuple[str, str], ...] = (("t", "h"),), pre_tokenizer: Any = None
-) -> PreTrainedTokenizerFast:
-    """Byte-level BPE: 256 bytes, an end-of-sequence token at 256, then the merges."""
+def make_tokenizer(merges: Any = (("t", "h"),), pre_tokenizer: Any = None) -> PreTrainedTokenizerFast:
+    """Byte-level BPE: 256 bytes, an end-of-sequence token at 256, then the merges, pairs of texts."""
     vocab = {char: i for i, char in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     vocab |= {"<end>": 256} | {left + right: 257 + i for i, (left, right) in enumerate(merges)}
     backend = Tokenizer(models.BPE(vocab=vocab, merges=list(merges)))
@@ -56,15 +37,16 @@ def make_tokenizer(
     return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<end>")
 
 
-@pytest.fixture(name="make_tokenizer")
-def make_tokenizer_fixture() -> Callable[..., PreTrainedTokenizerFast]:
-    return make_tokenizer
-
-
 def make_model(config: PreTrainedConfig, seed: int = 0) -> Any:
     """Random weights, float32, with the model's own attention."""
     torch.manual_seed(seed)
     return AutoModelForCausalLM.from_config(config).eval()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The place of a GGUF file."""
+    return tmp_path / "it.gguf"
 
 
 @pytest.fixture(scope="session")

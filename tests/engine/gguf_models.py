@@ -15,22 +15,11 @@ from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
 
 from goodspeed.engine.gguf.file import KEPT, NEAREST
-from tests.engine.conftest import make_model, make_tokenizer
+from tests.engine.conftest import SMALL, make_model, make_tokenizer
 from training.exporting import export
 
-SIZES: dict[str, Any] = {
-    "hidden_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 128,
-    "vocab_size": 258,
-    "max_position_embeddings": 512,
-    "bos_token_id": None,
-    "eos_token_id": 256,
-    "pad_token_id": None,
-    "initializer_range": 0.3,
-}
+OWN = {"hidden_size": 64, "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 258}
+SIZES: dict[str, Any] = SMALL | OWN
 BLOCK_OF_256 = SIZES | {"hidden_size": 256, "intermediate_size": 256, "initializer_range": 0.1}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 1e4}
 
@@ -178,9 +167,7 @@ def _quantised(data: NDArray[np.float32], kind: Kind) -> NDArray[Any]:
 @torch.inference_mode()
 def expected(file: Path, family: str, tokens: list[int]) -> torch.Tensor:
     """Returns transformers' logits [num_tokens, vocab_size] with the file's weights in float32."""
-    folder = checkpoint(family)
-    model = AutoModelForCausalLM.from_pretrained(
-        folder, gguf_file=str(file), config=CONFIGS[family], dtype=torch.float32
-    )
+    options = {"gguf_file": str(file), "config": CONFIGS[family], "dtype": torch.float32}
+    model = AutoModelForCausalLM.from_pretrained(checkpoint(family), **options)
     logits: torch.Tensor = model.eval()(torch.tensor([tokens]), use_cache=False).logits[0]
     return logits

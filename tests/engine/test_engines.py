@@ -35,9 +35,8 @@ def test_an_engine_of_another_package(mine: Path) -> None:
     plain = engines.load("tiny-draft-s")
     assert (checkpoint.engine, plain.engine) == ("mine", "torch")
     assert engines.token_bytes(checkpoint) == engines.token_bytes(plain)
-    found, expected = (
-        engines.start(each, num_pages=2).forward([Chunk("a", [1, 2, 3], 1)]) for each in (checkpoint, plain)
-    )
+    started = [engines.start(each, num_pages=2) for each in (checkpoint, plain)]
+    found, expected = (engine.forward([Chunk("a", [1, 2, 3], 1)]) for engine in started)
     assert found.equal(expected)
     with pytest.raises(ConfigError, match="no engine is named 'nobody'; choose one of: mine, openvino, torch"):
         engines.load("tiny-draft-s", engine="nobody")

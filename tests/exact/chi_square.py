@@ -19,10 +19,8 @@ def fits(tokens: Tensor, probs: Tensor) -> float:
     if counts[expected == 0].any():
         return 0.0
     small = expected < 5
-    counts, expected = (
-        np.append(counts[~small], counts[small].sum()),
-        np.append(expected[~small], expected[small].sum()),
-    )
+    counts = np.append(counts[~small], counts[small].sum())
+    expected = np.append(expected[~small], expected[small].sum())
     kept = expected > 0
     return float(stats.chisquare(counts[kept], expected[kept]).pvalue)
 

@@ -60,19 +60,18 @@ class Chain:
 NUM_SESSIONS = 500
 
 
-def random_draft(last: Tensor, seeds: Tensor, position: Tensor) -> Tensor:
+def any_token(last: Tensor, position: Tensor) -> Tensor:
     return torch.randint(0, 8, last.shape, generator=torch.Generator().manual_seed(int(position.sum())))
 
 
-def same_noise_draft(last: Tensor, seeds: Tensor, position: Tensor) -> Tensor:
-    return sample(Chain.random(8, seed=2).after(last), seeds, position)
+PROPOSE: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "random": lambda last, seeds, position: any_token(last, position),
+    "by the same noise": lambda last, seeds, position: sample(Chain.random(8, seed=2).after(last), seeds, position),
+    "greedy": lambda last, seeds, position: Chain.random(8, seed=2).after(last).argmax(-1),
+}
 
 
-def greedy_draft(last: Tensor, seeds: Tensor, position: Tensor) -> Tensor:
-    return Chain.random(8, seed=2).after(last).argmax(-1)
-
-
-@pytest.mark.parametrize("propose", [random_draft, same_noise_draft, greedy_draft])
+@pytest.mark.parametrize("propose", PROPOSE.values(), ids=PROPOSE)
 def test_match_writes_what_the_target_alone_would(propose):
     """Whatever is drafted and however many, up to the last token."""
     target = Chain.random(8, seed=1)
@@ -102,9 +101,7 @@ def test_match_writes_what_the_target_alone_would(propose):
 # ratio, by hand
 
 
-def ratio(
-    p: list[list[float]], tokens: list[int], q: list[list[float]], accept: list[float], final: float
-) -> tuple[int, int]:
+def ratio(p, tokens, q, accept, final):
     one_row = (torch.tensor([each]) for each in (p, tokens, q, len(tokens), accept, final))
     num_accepted, next_token = verify_ratio(*one_row)
     return int(num_accepted), int(next_token)
@@ -140,14 +137,11 @@ def test_ratio_without_a_residual_draws_from_the_target():
 
 
 def test_ratio_of_an_empty_draft_is_the_target():
-    p = torch.tensor([[P], [BONUS]])
-    none = torch.zeros(2, 0)
-    num_accepted, next_token = verify_ratio(
-        p, none.long(), torch.zeros(2, 0, 4), torch.tensor([0, 0]), none, torch.tensor([0.6, 0.6])
-    )
+    p, q, none, drafted = torch.tensor([[P], [BONUS]]), torch.zeros(2, 0, 4), torch.zeros(2, 0), torch.tensor([0, 0])
+    num_accepted, next_token = verify_ratio(p, none.long(), q, drafted, none, torch.tensor([0.6, 0.6]))
     assert num_accepted.tolist() == [0, 0]
     assert next_token.tolist() == [1, 3]
-    assert overlaps(p, torch.zeros(2, 0, 4), torch.tensor([0, 0])).shape == (2, 0)
+    assert overlaps(p, q, drafted).shape == (2, 0)
 
 
 def test_vocabularies_that_differ_in_padding():
@@ -203,9 +197,8 @@ def test_ragged_rows_give_what_they_give_alone(lengths, seed):
         assert (int(together[0][row]), int(together[1][row])) == (int(alone[0]), int(alone[1]))
         assert torch.equal(shared[row, :n], overlaps(p[one, : n + 1], q[one, :n], drafted[one])[0])
         assert not shared[row, n:].any()
-        assert torch.equal(
-            probabilities[row, :n], ratios(p[one, : n + 1], tokens[one, :n], q[one, :n], drafted[one])[0]
-        )
+        own = ratios(p[one, : n + 1], tokens[one, :n], q[one, :n], drafted[one])
+        assert torch.equal(probabilities[row, :n], own[0])
 
 
 # ratio, the law: the joint distribution of the first two tokens, over the real path
@@ -274,34 +267,27 @@ def test_ratio_keeps_the_joint_distribution_of_two_tokens(kind, temperature):
     assert joint_fit(honest(kind, temperature)) > REJECT
 
 
-def rounded_after_sampling(kind: str) -> Setup:
-    """Samples from the whole distribution and sends the lattice that it is rounded to."""
-    return replace(honest(kind, 1.0), sent=honest("lattice", 1.0).sent)
-
-
-def sent_another_temperature(kind: str) -> Setup:
-    """Drafts at 0.7 and sends the probabilities at 1."""
-    return replace(honest(kind, 0.7), sent=honest(kind, 1.0).sent)
-
-
-def shared_noise(kind: str) -> Setup:
-    """One number decides what is drafted and whether that is accepted."""
-    return replace(honest(kind, 1.0), accept_role=Role.DRAFT)
+FAULTS: dict[str, Callable[[str], Setup]] = {
+    # Samples from the whole distribution and sends the lattice that it is rounded to.
+    "rounded after sampling": lambda kind: replace(honest(kind, 1.0), sent=honest("lattice", 1.0).sent),
+    # Drafts at 0.7 and sends the probabilities at 1.
+    "sent another temperature": lambda kind: replace(honest(kind, 0.7), sent=honest(kind, 1.0).sent),
+    # One number decides what is drafted and whether that is accepted.
+    "shared noise": lambda kind: replace(honest(kind, 1.0), accept_role=Role.DRAFT),
+}
+THOROUGH = [("rounded after sampling", kind) for kind in ("dense-fp32", "dense-fp16")]
+THOROUGH += [("shared noise", kind) for kind in KINDS]
 
 
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
-        (sent_another_temperature, "dense-fp32"),
-        *[
-            pytest.param(rounded_after_sampling, kind, marks=pytest.mark.thorough)
-            for kind in ("dense-fp32", "dense-fp16")
-        ],
-        *[pytest.param(shared_noise, kind, marks=pytest.mark.thorough) for kind in KINDS],
+        ("sent another temperature", "dense-fp32"),
+        *(pytest.param(*each, marks=pytest.mark.thorough) for each in THOROUGH),
     ],
 )
 def test_the_test_of_the_joint_distribution_catches(fault, kind):
-    assert joint_fit(fault(kind)) < REJECT**2
+    assert joint_fit(FAULTS[fault](kind)) < REJECT**2
 
 
 @given(

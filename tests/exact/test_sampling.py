@@ -10,17 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from goodspeed.exact.sampling import (
-    Role,
-    SamplingBatch,
-    choose,
-    choose_scored,
-    draw,
-    runners_up,
-    sample,
-    to_probs,
-    uniform,
-)
+from goodspeed.exact.noise import Role
+from goodspeed.exact.sampling import SamplingBatch, choose, choose_scored, draw, runners_up, sample, to_probs, uniform
 from goodspeed.wire.messages import Sampling
 from tests.exact.chi_square import REJECT, fits, independent
 
@@ -140,21 +131,13 @@ def test_any_batch_equals_the_slow_reference(rows):
 # The match rule's draw
 
 
-def peaked() -> Tensor:
-    return torch.tensor([0.0005, 0.999, 0.0, 0.0004, 0.0001])
-
-
-def zipf() -> Tensor:
-    return 1 / torch.arange(1.0, 51)
-
-
-def flat() -> Tensor:
-    return torch.ones(1000)
-
-
-def rare() -> Tensor:
-    """One common token among a thousand that come together once in a hundred times."""
-    return torch.cat([torch.full((500,), 1e-5), torch.tensor([0.99]), torch.full((500,), 1e-5)])
+WEIGHTS = {
+    "peaked": torch.tensor([0.0005, 0.999, 0.0, 0.0004, 0.0001]),
+    "zipf": 1 / torch.arange(1.0, 51),
+    "flat": torch.ones(1000),
+    # One common token among a thousand that come together once in a hundred times.
+    "rare": torch.cat([torch.full((500,), 1e-5), torch.tensor([0.99]), torch.full((500,), 1e-5)]),
+}
 
 
 def drawn(weights: Tensor, seeds: Tensor, positions: Tensor) -> Tensor:
@@ -171,17 +154,16 @@ ASPECTS = {
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("weights", [peaked, zipf, flat, rare])
+@pytest.mark.parametrize("kind", WEIGHTS)
 @pytest.mark.parametrize("aspect", ASPECTS)
-def test_draws_follow_their_law(weights, aspect):
-    tokens = drawn(weights(), *ASPECTS[aspect](torch.arange(NUM_DRAWS)))
-    assert fits(tokens, weights()) > REJECT
-    if weights is rare:  # a thousand cells too small for the test above, together
+def test_draws_follow_their_law(kind, aspect):
+    tokens = drawn(WEIGHTS[kind], *ASPECTS[aspect](torch.arange(NUM_DRAWS)))
+    assert fits(tokens, WEIGHTS[kind]) > REJECT
+    if kind == "rare":  # a thousand cells too small for the test above, together
         assert fits((tokens == 500).long(), torch.tensor([0.01, 0.99])) > REJECT
 
 
 DICE = torch.tensor([0.3, 0.2, 0.2, 0.15, 0.1, 0.05])
-
 
 STEPS = (1, 2, 1 << 31, 1 << 32, 1 << 62)
 KEYS: dict[str, Callable[[Tensor], tuple[Any, Any]]] = {

@@ -7,14 +7,12 @@ from hypothesis import strategies as st
 from goodspeed.exact import trees
 from goodspeed.exact.rejection import match, match_tree
 
-TOKENS, PARENTS = [5, 6, 7, 8, 9], [-1, -1, 0, 2, 0]
-"""5 and then 7, 8 or else 9; and 6 beside it."""
+TOKENS, PARENTS = [5, 6, 7, 8, 9], [-1, -1, 0, 2, 0]  # 5 and then 7, 8 or else 9; and 6 beside it
 
 
 def shapes(max_size: int = 8) -> st.SearchStrategy[list[int]]:
-    return st.lists(st.integers(0, 10**6), max_size=max_size).map(
-        lambda raw: [each % (node + 1) - 1 for node, each in enumerate(raw)]
-    )
+    numbers = st.lists(st.integers(0, 10**6), max_size=max_size)
+    return numbers.map(lambda raw: [each % (node + 1) - 1 for node, each in enumerate(raw)])
 
 
 def test_by_hand():
@@ -23,9 +21,7 @@ def test_by_hand():
     assert trees.below(PARENTS, 0) == ([2, 3, 4], (-1, 0, -1))
     assert trees.below(PARENTS, trees.BASE) == ([0, 1, 2, 3, 4], tuple(PARENTS))
     assert trees.distinct(TOKENS, PARENTS) == ([0, 1, 2, 3, 4], tuple(PARENTS))
-    assert trees.distinct([5, 5, 7, 8, 7, 9], [-1, -1, 0, 1, 0, 4]) == ([0, 2], (-1, 0)), (
-        "5, 8, 7 and 9 repeat, or follow"
-    )
+    assert trees.distinct([5, 5, 7, 8, 7, 9], [-1, -1, 0, 1, 0, 4]) == ([0, 2], (-1, 0)), "the rest repeats or follows"
     assert trees.pick(PARENTS, [0, 1, 4]) == (-1, -1, 0)
 
 

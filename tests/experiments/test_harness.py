@@ -115,9 +115,8 @@ def compare(config):
 
 def own_policy(tmp_path, answer):
     """Writes a policy that always answers so; returns its name."""
-    (tmp_path / "mine.py").write_text(
-        f"class Mine:\n    def allocate(self, clients, budget):\n        return {answer}\n"
-    )
+    code = f"class Mine:\n    def allocate(self, clients, budget):\n        return {answer}\n"
+    (tmp_path / "mine.py").write_text(code)
     return f"{tmp_path}/mine.py:Mine"
 
 
@@ -191,17 +190,13 @@ SCRIPTS = {
 }
 
 
-def run_scripts(tmp_path, monkeypatch, *arguments):
+@pytest.mark.thorough
+def test_several_scripts_run_in_turn_and_those_that_fail_are_named(tmp_path, capsys, monkeypatch):
     for name, source in SCRIPTS.items():
         (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr("sys.argv", ["some", *arguments])
-    return run_all("some", "About.", list(SCRIPTS))
-
-
-@pytest.mark.thorough
-def test_several_scripts_run_in_turn_and_those_that_fail_are_named(tmp_path, capsys, monkeypatch):
-    assert run_scripts(tmp_path, monkeypatch, "--quick", "--json", "--limit-s=8") == 1
+    monkeypatch.setattr("sys.argv", ["some", "--quick", "--json", "--limit-s=8"])
+    assert run_all("some", "About.", list(SCRIPTS)) == 1
     printed = capsys.readouterr()
     assert json.loads(printed.out) == {"good": {"arguments": 3}, "failed": ["bad", "mute", "slow"]}
     assert printed.err.splitlines()[-3:] == [

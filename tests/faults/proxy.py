@@ -25,8 +25,7 @@ MAX_WAITING_BYTES = 1 << 20  # of one direction of one connection: beyond it the
 TICK_S = 0.05  # between two random resets
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends an RST
 
-Direction = Literal["up", "down"]
-"""Up is from who connected to the target."""
+Direction = Literal["up", "down"]  # up is from who connected to the target
 
 
 class Proxy:

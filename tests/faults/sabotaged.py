@@ -29,16 +29,13 @@ def main() -> int:
     timeout_s = share * circuit_breaker.DRAFTING_TIMEOUT_S
     for module in (drafting, circuit_breaker):  # these have the name from the first
         vars(module)["DRAFTING_TIMEOUT_S"] = timeout_s
-    circuit_breaker.OPEN_S, circuit_breaker.MAX_OPEN_S = (
-        share * circuit_breaker.OPEN_S,
-        share * circuit_breaker.MAX_OPEN_S,
-    )
+    circuit_breaker.OPEN_S *= share
+    circuit_breaker.MAX_OPEN_S *= share
 
     def spoiled(drafter: Drafter) -> list[Proposed]:
         taken = _obey(file)
         try:
-            found: list[Proposed] = _step(drafter)
-            return found
+            return list(_step(drafter))
         finally:
             del taken
 

@@ -16,12 +16,9 @@ from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
 pytestmark = pytest.mark.nodes
 
-NUM_PLAIN = 40
-"""Tokens that each text gets while the draft model does not work."""
+NUM_PLAIN = 40  # tokens that each text gets while the draft model does not work
 
-
-TAKEN = 2 << 30
-"""Bytes that a step of the draft model takes; half as many are left, which is room for everything else."""
+TAKEN = 2 << 30  # bytes that a step of the draft model takes; half as many are left, which is room for everything else
 
 
 @pytest.fixture
@@ -89,16 +86,11 @@ def num_hanging(draft: DraftNode) -> int:
     return sum("the draft model hangs; its sessions" in line.text for line in draft.log)
 
 
-def address_space(draft: DraftNode) -> int:
-    """Bytes."""
-    pages = int(Path(f"/proc/{draft.process.pid}/statm").read_text().split()[0])
-    return pages * resource.getpagesize()
-
-
 @contextmanager
 def memory_limited(draft: DraftNode, num_bytes: int) -> Iterator[None]:
-    """The process's address space, by the kernel."""
+    """Leaves so much more of the process's address space, by the kernel."""
     pid = draft.process.pid
+    num_bytes += int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
     before = resource.prlimit(pid, resource.RLIMIT_AS)
     resource.prlimit(pid, resource.RLIMIT_AS, (num_bytes, before[1]))
     try:
@@ -113,7 +105,7 @@ def test_no_memory_then_a_hanging_step_and_it_works_again(model: tuple[str, ...]
     with VerifyNode() as verify, start(verify, file, share=0.2, model=model) as draft:
         draft.wait_until_ready()
         streams = begin(verify, draft, wanted)
-        with memory_limited(draft, address_space(draft) + TAKEN // 2):
+        with memory_limited(draft, TAKEN // 2):
             say(file, f"takes {TAKEN}")  # not before: a step that has it already would raise the limit
             draft.wait_for_line("can't allocate memory")
             go_on_plainly(verify, streams)

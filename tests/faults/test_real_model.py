@@ -13,17 +13,14 @@ from tests.nodes import DraftNode, VerifyNode
 
 pytestmark = [pytest.mark.nodes, pytest.mark.real]
 
-DRAFTS = {
+DRAFTS = {  # options of draft nodes, by the source of their drafts. A node's name begins with it
     "ngram": ("--model", "none", "--tokenizer", smollm2.NAME),
     "model": ("--model", smollm2.DRAFT_MODEL, "--drafter", "model"),
 }
-"""Options of draft nodes, by the source of their drafts. A node's name begins with it."""
 
 CLIENTS = ("model-1", "ngram-1", "model-2", "ngram-2")
 NUM_TOKENS = 48
-MANY_TOKENS = 1500
-"""The tokens of a text that is to break: it must not be over."""
-
+MANY_TOKENS = 1500  # the tokens of a text that is to break: it must not be over
 TRIES = 10
 """So often the user asks again before some draft must have been accepted: n-grams know a text the second time, and a
 draft model is late on a busy machine."""

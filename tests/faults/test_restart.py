@@ -15,8 +15,7 @@ from tests.nodes import DEADLINE_S, POLL_S, DraftNode, VerifyNode
 pytestmark = pytest.mark.nodes
 
 PATIENT = ("--connect-timeout-s", "600")
-AWAY = 0
-"""Instead of a status: nobody listens."""
+AWAY = 0  # instead of a status: nobody listens
 
 
 class Ready:

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from tests.faults.conftest import NAMES, Site
-from tests.faults.texts import Stream, ask, check, check_all, mixed
+from tests.faults.texts import ask, check, check_all, mixed
 from tests.nodes import Process, VerifyNode
 
 pytestmark = pytest.mark.alone
@@ -27,14 +27,6 @@ def check_notices(node: Process, line: str, since: float, after: int) -> None:
     seconds = node.wait_for_line(line, after=after).at - since
     print(f"{line}: {seconds:.2f} s")
     assert seconds <= PROMISE_S
-
-
-def check_breaks_by_name(stream: Stream, code: str) -> None:
-    """Checks that the stream ends with an error event, after a beginning that is exact."""
-    error = stream.breaks()
-    assert isinstance(error, openai.APIError)
-    assert error.code == code, error
-    check(stream.wanted, stream.tokens, is_complete=False)
 
 
 def test_faults_of_draft_nodes_and_of_their_lines(site: Site) -> None:
@@ -92,7 +84,10 @@ def test_the_verify_node_is_away_and_comes_back(site: Site, fault: Strike, undo:
         for name, draft in site.drafts.items():
             check_notices(draft, "the verify node is away", since, marks[name])
         for stream in streams["frail"]:
-            check_breaks_by_name(stream, "verify_away")
+            error = stream.breaks()
+            assert isinstance(error, openai.APIError)
+            assert error.code == "verify_away", error
+            check(stream.wanted, stream.tokens, is_complete=False)  # a beginning that is exact
         sleep_until(begun + least_s)
     finally:
         undo(site.verify)

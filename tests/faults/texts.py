@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import openai
 import torch
@@ -113,20 +113,13 @@ class Stream:
         assert self.is_over, f"{self} does not end"
 
     def _read(self) -> None:
-        sampling = self.wanted.sampling
+        wanted, sampling = self.wanted, self.wanted.sampling
+        asked: Any = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": sampling.seed}
+        asked |= {"logprobs": 0, "extra_body": {"ignore_eos": True, "top_k": sampling.top_k}}
+        asked |= {"model": "goodspeed", "prompt": wanted.prompt, "max_tokens": wanted.max_tokens}
         try:
             with openai.OpenAI(base_url=f"{self._url}/v1", api_key="none", max_retries=0) as client:
-                for chunk in client.completions.create(
-                    model="goodspeed",
-                    prompt=self.wanted.prompt,
-                    max_tokens=self.wanted.max_tokens,
-                    temperature=sampling.temperature,
-                    top_p=sampling.top_p,
-                    seed=sampling.seed,
-                    logprobs=0,
-                    stream=True,
-                    extra_body={"ignore_eos": True, "top_k": sampling.top_k},
-                ):
+                for chunk in client.completions.create(**asked, stream=True):
                     self._take(chunk)
                     if self._is_left:
                         return

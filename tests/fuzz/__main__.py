@@ -10,12 +10,12 @@ and not judged: it depends on the machine, which they share with the hostile one
 import argparse
 import json
 import sys
+from functools import partial
 
 from tests.fuzz import live
 
 PART = 20_000
-WANTED = 1.10
-"""The most that the p95 of honest gaps beside hostile messages may be, as a multiple of that without them."""
+WANTED = 1.10  # the most that the p95 of honest gaps beside hostile messages may be, as a multiple of that without them
 
 
 def main() -> int:
@@ -24,13 +24,10 @@ def main() -> int:
     parser.add_argument("--keys", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    report = live.run(
-        options.messages,
-        parts=max(1, options.messages // PART),
-        seed=options.seed,
-        num_keys=options.keys,
-        progress=lambda line: print(line, file=sys.stderr, flush=True),
-    )
+    parts = max(1, options.messages // PART)
+    settings = {"parts": parts, "seed": options.seed, "num_keys": options.keys}
+    tell = partial(print, file=sys.stderr, flush=True)
+    report = live.run(options.messages, **settings, progress=tell)
     grew = report["memory"]["growth_mib"] > live.MAX_GROWTH_MIB
     reached = report["gaps"]["median_ratio"] <= WANTED
     print(json.dumps({**report, "wanted_ratio": WANTED, "reached": reached, "grew": grew}))

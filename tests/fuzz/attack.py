@@ -23,12 +23,8 @@ import zmq
 from tests.fuzz.hostile import Hostile, Me
 
 NUM_SOCKETS = 6
-NUM_RAW = 12
-"""Connections that do not even speak ZMTP, open at once."""
-
-RAW_EVERY = 400
-"""Messages for each of them."""
-
+NUM_RAW = 12  # connections that do not even speak ZMTP, open at once
+RAW_EVERY = 400  # messages for each of them
 BURST = 25
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)

@@ -31,30 +31,16 @@ from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError
 from goodspeed.exact import proposal_bytes, proposals
 from goodspeed.serving import api_keys, prompts
-from goodspeed.wire import keys
+from goodspeed.wire import keys, messages
 from goodspeed.wire.codec import decode_down, decode_up
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import VERSION, Defaults, Heartbeat, Hello, Leave, Sibling, Welcome
-from goodspeed.wire.messages import (
-    Ack,
-    Close,
-    DownMessage,
-    Draft,
-    OpenSession,
-    Redirect,
-    Refusal,
-    Sampling,
-    TokenLogprobs,
-    UpMessage,
-    Verdict,
-)
+from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, OpenSession, Refusal, Sampling, UpMessage, Verdict
 from tests.fuzz.damage import WRONG_VALUES, damaged, wrong_fields
 from verify_node.process.enrolment import Enrolment
 
 LIMIT = 1 << 20
-LONGEST = 4000
-"""Characters of an error: it quotes what was wrong, and never all of it."""
-
+LONGEST = 4000  # characters of an error: it quotes what was wrong, and never all of it
 Make = Callable[[Random], bytes]
 Spoil = Callable[[bytes, Random], bytes]
 
@@ -96,15 +82,15 @@ _UP: tuple[UpMessage, ...] = (
     Leave(),
 )
 _TOLD: Any = {"target": "big", "target_fingerprint": "f", "chat_defaults": Defaults(0.7, 20, 0.9, ("User:",))}
+_LOGPROBS = messages.TokenLogprobs(-0.5, (4,), (-0.5,))
 _DOWN: tuple[DownMessage, ...] = (
     Welcome(VERSION, b"bootboot", "t", 4096, 2048, 1 << 20, 1.0, 6.0, eos_ids=(0,), **_TOLD),
     Heartbeat(b"bootboot", (Sibling("tcp://10.0.0.1:5555"),)),
-    Redirect(bytes(16), 1, "tcp://10.0.0.1:5555", "", 1, "load"),
-    Verdict(bytes(16), 1, 3, (4,), 1, 1, 5, "stop", 9, "self", True, (TokenLogprobs(-0.5, (4,), (-0.5,)),), 3),
+    messages.Redirect(bytes(16), 1, "tcp://10.0.0.1:5555", "", 1, "load"),
+    Verdict(bytes(16), 1, 3, (4,), 1, 1, 5, "stop", 9, "self", True, (_LOGPROBS,), 3),
     Refusal("malformed", "what", "what to do", bytes(16), 1),
     Heartbeat(b"bootboot"),
 )
-
 
 NOT_FUZZED = {*UpMessage.__args__, *DownMessage.__args__} - {type(one) for one in (*_UP, *_DOWN)}
 """Messages without an example: none (`test_decoders.py`)."""
@@ -223,11 +209,9 @@ def _replaced(value: object, random: Random) -> object:
         place = random.randrange(len(value))
         return [*value[:place], _replaced(value[place], random), *value[place + 1 :]]
     wrong = random.choice(WRONG_VALUES)
-    return repr(wrong) if isinstance(wrong, bytes | msgspec.msgpack.Ext) else _stringed(wrong)
-
-
-def _stringed(value: object) -> object:
-    return {str(key): item for key, item in value.items()} if isinstance(value, dict) else value
+    if isinstance(wrong, dict):
+        return {str(key): item for key, item in wrong.items()}
+    return repr(wrong) if isinstance(wrong, bytes | msgspec.msgpack.Ext) else wrong
 
 
 def _by_example(

@@ -24,7 +24,6 @@ from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Slo, UpMessage, Verdict
 from tests.fuzz.damage import damaged, wrong_fields
 
-DRAFT_FIELDS = Draft.__struct_fields__
 Frames: TypeAlias = list[bytes]
 LARGE = 64 << 20
 encode = msgspec.msgpack.encode
@@ -116,9 +115,8 @@ class Hostile:
     def identity(self) -> bytes:
         """A ZeroMQ routing id with odd bytes in it; those that begin with zero are ZeroMQ's own."""
         ids = (b"\n\x1b[31m", b"\xff" * 255, b"d" + bytes(8), b"d", self.random.randbytes(16), b"'\"<>&\x7f")
-        return (b"!" + random_id if not (random_id := self.random.choice(ids))[0] else random_id)[:246] + (
-            self.random.randbytes(8)
-        )
+        chosen = self.random.choice(ids)
+        return (chosen if chosen[0] else b"!" + chosen)[:246] + self.random.randbytes(8)
 
     # -- bytes -----------------------------------------------------------------------------------------------------
 
@@ -139,9 +137,8 @@ class Hostile:
         return [b"\xc4" * (me.welcome.max_message_bytes + margin)]
 
     def _many_frames(self, me: Me) -> Frames:
-        frames = [
-            self.random.choice((b"", encode(self._right(me)), b"\xc1")) for _ in range(self.random.randint(2, 20))
-        ]
+        number = self.random.randint(2, 20)
+        frames = [self.random.choice((b"", encode(self._right(me)), b"\xc1")) for _ in range(number)]
         return [*frames[:-1], b"" if self.random.random() < 0.5 else frames[-1]]
 
     # -- handshakes ------------------------------------------------------------------------------------------------
@@ -206,9 +203,7 @@ class Hostile:
         }
         names = self.random.sample(list(wrong), self.random.choice((1, 1, 2, 3)))
         ack = Ack(draft.session_id, draft.epoch, self.random.choice((0, 1 << 61, len(own.tokens))))
-        values = dict(zip(DRAFT_FIELDS, msgspec.structs.astuple(draft), strict=True)) | {
-            name: wrong[name] for name in names
-        }
+        values = msgspec.structs.asdict(draft) | {name: wrong[name] for name in names}
         spoilt = ["draft", *values.values()]  # no Draft: that would be refused here, and not there
         return [encode(ack if self.random.random() < 0.2 else spoilt)]
 

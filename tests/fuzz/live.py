@@ -45,9 +45,7 @@ MAX_GROWTH_MIB = 24
 """The most that memory may grow after the warm-up: by pages of the pool that are used for the first time, by what is
 open, and by records that are bounded and fill by and by. A long run finds a leak that hides in it in a short one."""
 
-KV_PAGES = 72
-"""A pool that is small, 27 MiB: resident memory grows with each page that is used for the first time."""
-
+KV_PAGES = 72  # a pool that is small, 27 MiB: resident memory grows with each page that is used for the first time
 URGENT = Objectives(1.0, 0.1, "urgent")
 PROMISES = ("--slo-tier", "urgent:ttft=1s,tpot=100ms")
 """A verify node with tiers promises them, whatever hostile peers ask for."""
@@ -163,16 +161,12 @@ class Memory:
         last = self.samples[-1][0]
         flat = [sample for sample in self.samples if sample[0] >= WARM_UP * last]
         step = max(1, len(self.samples) // 20)
+        sent, sizes = zip(*flat, strict=True)
         return {
-            "bytes_per_message": round(_slope(flat), 2),
+            "bytes_per_message": round(statistics.linear_regression(sent, sizes).slope, 2) if len({*sent}) > 1 else 0.0,
             "growth_mib": round((flat[-1][1] - flat[0][1]) / 2**20, 2),
             "mib": [(messages, round(size / 2**20, 1)) for messages, size in self.samples[::step]],
         }
-
-
-def _slope(samples: list[tuple[int, int]]) -> float:
-    x, y = zip(*samples, strict=True)
-    return statistics.linear_regression(x, y).slope if len(set(x)) > 1 else 0.0
 
 
 def p95(values: list[float]) -> float:
@@ -196,9 +190,7 @@ def _site(num_keys: int) -> Iterator[Site]:
     if not num_keys:
         yield Site([], [{"name": f"honest-{n}"} for n in range(NUM_CLIENTS)], [])
         return
-    honest, hostile = (
-        [f"{who}-{n}" for n in range(num)] for who, num in (("honest", NUM_CLIENTS), ("hostile", num_keys))
-    )
+    honest, hostile = [f"honest-{n}" for n in range(NUM_CLIENTS)], [f"hostile-{n}" for n in range(num_keys)]
     with TemporaryDirectory() as name:
         folder = make_keys(Path(name), (*honest, *hostile))
         pairs = [keys.read_draft_pair(str(folder / f"{name}.key")) for name in hostile]
@@ -256,7 +248,13 @@ async def _loud(
     """Texts are written as long as the attack goes on, and memory is looked at."""
     gaps: list[float] = []
     attacking = asyncio.create_task(attacker.attack(num_messages))
-    writing = asyncio.create_task(_write_on(honest, gaps, attacking))
+
+    async def write_on() -> None:
+        await honest.write(gaps)
+        while not attacking.done():
+            await honest.write(gaps)
+
+    writing = asyncio.create_task(write_on())
     while not writing.done():
         assert verify.is_running
         memory.look(attacker.num_sent)
@@ -265,12 +263,6 @@ async def _loud(
     await attacking
     await _settled(verify)
     return gaps
-
-
-async def _write_on(honest: Honest, gaps: list[float], attacking: "asyncio.Task[None]") -> None:
-    await honest.write(gaps)
-    while not attacking.done():
-        await honest.write(gaps)
 
 
 async def _settled(verify: VerifyNode) -> dict[str, float]:
@@ -313,11 +305,9 @@ def _report(
 
 @asynccontextmanager
 async def _attacker(endpoint: str, seed: int, site: Site) -> Any:
-    words = [endpoint, load("tiny-target").tokenizer_fingerprint, str(seed), *site.hostile]
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.fuzz.attack", *words, stdin=pipe, stdout=pipe, cwd=ROOT, limit=1 << 20
-    )
+    words = ["-m", "tests.fuzz.attack", endpoint, load("tiny-target").tokenizer_fingerprint, str(seed), *site.hostile]
+    options: Any = dict.fromkeys(("stdin", "stdout"), asyncio.subprocess.PIPE) | {"cwd": ROOT, "limit": 1 << 20}
+    process = await asyncio.create_subprocess_exec(sys.executable, *words, **options)
     try:
         yield Attacker(process)
     finally:

@@ -16,9 +16,7 @@ BASE_BYTES = 4 << 20
 BYTES_PER_BYTE = 100
 """A decoder may take so much more for each byte: an empty list in JSON is 3 bytes, and 64 as a list of Python's."""
 
-CPU_S = 2.0
-"""Nothing here takes a hundredth of that; what is quadratic in a few 10,000 bytes would take longer."""
-
+CPU_S = 2.0  # nothing here takes a hundredth of that; what is quadratic in a few 10,000 bytes would take longer
 randoms = st.integers(0, (1 << 32) - 1).map(Random)
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,39 +20,27 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("goodspeed", "draft_node", "verify_node")
 ROOMS = (*PACKAGES, "experiments", "training", "tests", "docker")
 
-BANNED_BUT_NEEDED = {
-    (
-        "goodspeed/registry.py",
-        "return importlib.import_module(name)",
-    ): "what a person names on the command line; test_own.py has who may ask for it",
-    ("goodspeed/app/fleet/cli.py", "from importlib import import_module"): "the verify node's settings",
-    (
-        "goodspeed/app/fleet/actors.py",
-        'hosting = importlib.import_module("verify_node.hosting")',
-    ): "goodspeed has no other way to a node",
-    ("experiments/harness/forks.py", "import runpy"): "runs nodes and benchmarks in forks",
-    ("experiments/harness/forks.py", "from importlib import import_module"): "modules that tests and benchmarks name",
-    (
-        "experiments/benchmarks/rivals/worker.py",
-        "from importlib import import_module",
-    ): "a module of that room, by the benchmark's own table",
-    ("tests/experiments/test_pictures.py", "from importlib import import_module"): "names of files of ours",
-    (
-        "tests/experiments/served/test_notebooks.py",
-        'exec(compile(ast.Module(body, []), "<cell>", "exec"), names)',
-    ): "cells of our own notebooks, as Jupyter runs them",
-    (
-        "tests/experiments/served/test_notebooks.py",
-        'value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)',
-    ): "the same",
+IMPORT = "from importlib import import_module"
+NOTEBOOKS = "tests/experiments/served/test_notebooks.py"
+BANNED_BUT_NEEDED = {  # (file, the code of the line): why it can do no harm there
+    # What a person names on the command line; test_own.py has who may ask for it.
+    ("goodspeed/registry.py", "return importlib.import_module(name)"),
+    ("goodspeed/app/fleet/cli.py", IMPORT),  # the verify node's settings
+    # Goodspeed has no other way to a node.
+    ("goodspeed/app/fleet/actors.py", 'hosting = importlib.import_module("verify_node.hosting")'),
+    ("experiments/harness/forks.py", "import runpy"),  # runs nodes and benchmarks in forks
+    ("experiments/harness/forks.py", IMPORT),  # modules that tests and benchmarks name
+    ("experiments/benchmarks/rivals/worker.py", IMPORT),  # a module of that room, by the benchmark's own table
+    ("tests/experiments/test_pictures.py", IMPORT),  # names of files of ours
+    # Cells of our own notebooks, as Jupyter runs them.
+    (NOTEBOOKS, 'exec(compile(ast.Module(body, []), "<cell>", "exec"), names)'),
+    (NOTEBOOKS, 'value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)'),
 }
-"""(file, the code of the line): why it can do no harm there."""
 
-IN_PYTHON = re.compile(
+IN_PYTHON = re.compile(  # pickle by other names, and keyword arguments that may have one value only
     r"\b(?:recv|send)_pyobj\b"
     r"|\b(?:trust_remote_code|allow_pickle)\b(?!=False)|\bweights_only\b(?!=True)"
 )
-"""Pickle by other names, and keyword arguments that may have one value only."""
 
 IN_SCRIPTS = re.compile(
     r"\b(pickle|marshal|shelve|dill|joblib|torch\.load|torch\.hub|(recv|send)_pyobj)\b"
@@ -60,13 +49,10 @@ IN_SCRIPTS = re.compile(
 )
 """The calls that are banned in shell scripts and Dockerfiles, and in the programs that stand in them."""
 
-PRIVATE_BUT_NEEDED = {
-    (
-        "goodspeed/engine/openvino/folder.py",
-        "openvino._offline_transformations.paged_attention_transformation",
-    ): "OpenVINO has it under a public name in C++ only",
+PRIVATE_BUT_NEEDED = {  # (file, what): why there is no public way
+    # OpenVINO has it under a public name in C++ only.
+    ("goodspeed/engine/openvino/folder.py", "openvino._offline_transformations.paged_attention_transformation"),
 }
-"""(file, what): why there is no public way."""
 
 RULES = {"S101", "S102", "S301", "S302", "S307", "S506", "S602", "S604", "S605", "TID251"}
 """Those of ruff that our settings select for this."""
@@ -75,9 +61,7 @@ SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["
 BANNED = {name.rpartition(".")[2] for name in SETTINGS["flake8-tidy-imports"]["banned-api"]} | {"__import__"}
 """The last words of names that ruff bans."""
 
-BUILTINS = {"eval", "exec", "compile", "__import__"}
-"""Ruff sees only calls of the first two."""
-
+BUILTINS = {"eval", "exec", "compile", "__import__"}  # Ruff sees only calls of the first two
 COMMANDS = {f"subprocess.{name}" for name in ("run", "Popen", "call", "check_call", "check_output")}
 """Take a list of words, never one text."""
 
@@ -144,6 +128,11 @@ def code_of(path: Path, line: int) -> tuple[str, str]:
     return str(path.relative_to(ROOT)), path.read_text("utf-8").splitlines()[line - 1].partition("  #")[0].strip()
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
 def unseen(tree: ast.Module) -> Iterator[int]:
     """The lines of what ruff does not see."""
     meant: dict[str, str] = {}  # names that are imported from subprocess, or are it
@@ -178,14 +167,14 @@ def is_text(node: ast.expr) -> bool:
 
 def test_bytes_never_become_code() -> None:
     found = {code_of(path, line) for path, line, _ in by_ruff(*ROOMS)}
-    assert found == set(BANNED_BUT_NEEDED)
+    assert found == BANNED_BUT_NEEDED
 
 
 def test_nor_do_they_where_ruff_does_not_see_it() -> None:
     paths = files(*ROOMS)
     assert {path.relative_to(ROOT).parts[0] for path in paths} >= {*PACKAGES, "experiments", "tests"}
-    found = {code_of(path, line) for path in paths for line in unseen(ast.parse(path.read_text("utf-8")))}
-    assert found <= set(BANNED_BUT_NEEDED)
+    found = {code_of(path, line) for path in paths for line in unseen(parsed(path))}
+    assert found <= BANNED_BUT_NEEDED
     assert not [path for path in paths if IN_PYTHON.search(path.read_text("utf-8"))]
 
 
@@ -256,12 +245,12 @@ def test_private_modules_of_other_packages_are_not_relied_on() -> None:
     names = {
         (str(path.relative_to(ROOT)), name)
         for path in files(*PACKAGES)
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(parsed(path))
         for name in imported(node)
         if name.split(".")[0] not in (*PACKAGES, "__future__")
     }
     private = {(file, name) for file, name in names if any(part.startswith("_") for part in name.split("."))}
-    assert private == set(PRIVATE_BUT_NEEDED)
+    assert private == PRIVATE_BUT_NEEDED
 
 
 def test_scripts_run_nothing_that_comes_from_elsewhere() -> None:

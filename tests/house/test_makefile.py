@@ -29,9 +29,8 @@ def checkout(tmp_path):
 
 def make(checkout, *words, **environment):
     command = ["make", "--no-print-directory", f"PYTHON={checkout}/python", *words]
-    return subprocess.run(
-        command, cwd=checkout, capture_output=True, text=True, timeout=60, env={"PATH": "/usr/bin:/bin", **environment}
-    )
+    environment = {"PATH": "/usr/bin:/bin", **environment}
+    return subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=60, env=environment)
 
 
 def test_it_says_what_it_does_and_once_only(checkout):
@@ -61,9 +60,7 @@ def test_make_alone_names_every_target_and_does_nothing(checkout):
     targets = (checkout / "Makefile").read_text().partition(".PHONY: ")[2].partition("\n")[0].split()
     told = make(checkout)
     assert told.returncode == 0
-    assert {target for target in targets if target not in told.stdout.replace(",", " ").replace(";", " ").split()} == {
-        "help"
-    }
+    assert {*targets} - {*told.stdout.replace(",", " ").replace(";", " ").split()} == {"help"}
     assert make(checkout, "help").stdout == told.stdout
     assert not (checkout / ".venv").exists()
 

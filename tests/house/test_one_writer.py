@@ -8,6 +8,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,14 +21,16 @@ from verify_node.session.session import Session
 
 ROOT = Path(__file__).parents[2]
 FILES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "verify_node").rglob("*.py"))]
+
+
+def fields_of(*owners: Any) -> set[str]:
+    return {field.name for owner in owners for field in fields(owner)}
+
+
 OWNED = {
-    "verify_node/clients": {field.name for owner in (Client, Peer) for field in fields(owner)}
-    - {"client", *(field.name for field in fields(Session))},
-    "verify_node/session": {
-        field.name for owner in (Session, DraftState, DraftTimer, Deadline) for field in fields(owner)
-    }
-    - {"at"},
-    "verify_node/scheduler": {field.name for field in fields(Account)},
+    "verify_node/clients": fields_of(Client, Peer) - {"client"} - fields_of(Session),
+    "verify_node/session": fields_of(Session, DraftState, DraftTimer, Deadline) - {"at"},
+    "verify_node/scheduler": fields_of(Account),
     "verify_node/core": {"refusals", "num_rounds", "round_s", "wake_at", "draining"},
 }
 CHANGING = {

@@ -14,31 +14,16 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("goodspeed", "draft_node", "verify_node")
-MAX_FILES = 12
-"""Directly under each of the three packages: whoever lists one sees its rooms."""
-
-LIBRARIES = ("torch", "transformers", "zmq", "starlette", "uvicorn", "prometheus_client", "ray")
-TENSORS = ("torch", "transformers")
-LOADS_NONE_OF = {
-    "goodspeed.embedded": (*LIBRARIES, "numpy"),
-    "goodspeed.ngram": (*LIBRARIES, "numpy"),
-    "draft_node.core": LIBRARIES,
-    "draft_node.parsing": LIBRARIES,
-    "goodspeed.fair": LIBRARIES,
-    "goodspeed.fleet": LIBRARIES,
-    "goodspeed.slo": LIBRARIES,
-    "verify_node.clients": LIBRARIES,
-    "verify_node.core": LIBRARIES,
-    "verify_node.scheduler": LIBRARIES,
-    "verify_node.session": LIBRARIES,
-    "verify_node.slo": LIBRARIES,
-    "goodspeed.constraint": TENSORS,
-    "goodspeed.engine.tokenizing": TENSORS,
-    "goodspeed.wire": TENSORS,
-    "draft_node.http": TENSORS,
-    "draft_node.service": TENSORS,
-    "draft_node.model.llamacpp": TENSORS,
-}
+MAX_FILES = 12  # directly under each of the three packages: whoever lists one sees its rooms
+LIBRARIES: tuple[str, ...] = ("torch", "transformers", "zmq", "starlette", "uvicorn", "prometheus_client", "ray")
+ALL: tuple[str, ...] = (*LIBRARIES, "numpy")
+TENSORS: tuple[str, ...] = ("torch", "transformers")
+RULES = ["draft_node.core", "draft_node.parsing", "goodspeed.fair", "goodspeed.fleet", "goodspeed.slo"]
+RULES += [f"verify_node.{room}" for room in ("clients", "core", "scheduler", "session", "slo")]
+WITHOUT_TENSORS = ["goodspeed.constraint", "goodspeed.engine.tokenizing", "goodspeed.wire", "draft_node.http"]
+WITHOUT_TENSORS += ["draft_node.service", "draft_node.model.llamacpp"]
+LOADS_NONE_OF = dict.fromkeys(("goodspeed.embedded", "goodspeed.ngram"), ALL)
+LOADS_NONE_OF |= dict.fromkeys(RULES, LIBRARIES) | dict.fromkeys(WITHOUT_TENSORS, TENSORS)
 """Libraries that importing all of a room does not load, at whatever depth. In one process, the strictest first."""
 
 LOADER = """

@@ -37,9 +37,7 @@ class User:
 class Line:
     """One draft node and one verify node, and a line between them on which every fault is drawn from a seed."""
 
-    def __init__(
-        self, seed: int = 0, *, num_pages: int = 256, faults: float = 0.15, prefix_cache: bool = False
-    ) -> None:
+    def __init__(self, seed: int = 0, *, num_pages: int = 256, faults: float = 0.15, prefix_cache: bool = False):
         self.random = random.Random(seed)
         self.faults = faults
         self.target = Target(TARGET, make_engine(TARGET, num_pages, prefix_cache=prefix_cache))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -47,10 +48,8 @@ def alone(constraint: Constraint, sampling: Sampling) -> list[int]:
 @pytest.mark.parametrize("verification", ["match", "ratio"])
 def test_drafted_texts_keep_their_form_and_are_the_targets_own_under_match(verification: Verification) -> None:
     wanted = list(product(FORMS, SAMPLINGS))
-    options: dict[str, Any] = {"verification": verification, "drafter": "model"}
-    requests = [
-        replace(make_request(PROMPT, 60, constraint=form, **options), sampling=sampling) for form, sampling in wanted
-    ]
+    asked = partial(make_request, PROMPT, 60, verification=verification, drafter="model")
+    requests = [replace(asked(constraint=form), sampling=sampling) for form, sampling in wanted]
     served = Cluster({"preset": "paper"}, {"a": {"model": "tiny-draft-m"}}).serve({"a": requests})["a"]
     for (form, sampling), got in zip(wanted, served, strict=True):
         if verification == "match":

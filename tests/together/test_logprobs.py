@@ -71,10 +71,8 @@ def test_logprobs_are_those_of_the_target_alone_whatever_is_lost(seed, num_pages
     kinds: list[dict[str, Any]] = [{}, {"verification": "ratio"}, {"max_draft": 0}, ending]
     requests = [make_request(number, **kinds[number % 4]) for number in range(12)]
     requests += [make_request(12, num_logprobs=None), make_request(13, num_logprobs=20, prompt_len=30)]
-    requests += [
-        make_request(14 + number, prompt_len=1 + 9 * (number % 6), num_prompt_logprobs=number % 4)
-        for number in range(8)
-    ]
+    for number in range(8):
+        requests.append(make_request(14 + number, prompt_len=1 + 9 * (number % 6), num_prompt_logprobs=number % 4))
     line = Line(seed, num_pages=num_pages).run(*requests)
     assert line.num_reopened > 0
     assert any(0 < got.num_accepted < got.num_drafted for got in (u.session.statistics for u in line.users.values()))
@@ -99,11 +97,8 @@ def test_logprobs_are_those_of_the_target_alone_whatever_is_lost(seed, num_pages
 @pytest.mark.thorough
 @pytest.mark.parametrize("min_tokens", [0, 1, 5, 24])
 def test_min_tokens_is_exact_under_match_in_drafts_of_any_length(min_tokens):
-    requests = [
-        make_request(number, min_tokens=min_tokens, stop_ids=STOPS, max_draft=[0, 3, 64][number % 3])
-        for number in range(9)
-    ]
-    line = Line(1).run(*requests)
+    options: dict[str, Any] = {"min_tokens": min_tokens, "stop_ids": STOPS}
+    line = Line(1).run(*(make_request(number, **options, max_draft=[0, 3, 64][number % 3]) for number in range(9)))
     for user in line.users.values():
         request = user.session.request
         assert tuple(user.tokens) == alone(request)
@@ -122,11 +117,8 @@ def test_the_draft_model_does_not_guess_what_may_not_be(number):
 
 
 def test_under_ratio_nothing_stops_too_early_and_then_something_does():
-    requests = [
-        make_request(number, min_tokens=6, stop_ids=STOPS, verification="ratio", sampling=Sampling(seed=number))
-        for number in range(12)
-    ]
-    line = Line(2).run(*requests)
+    options: dict[str, Any] = {"min_tokens": 6, "stop_ids": STOPS, "verification": "ratio"}
+    line = Line(2).run(*(make_request(number, **options, sampling=Sampling(seed=number)) for number in range(12)))
     lengths = [len(user.tokens) for user in line.users.values()]
     assert min(lengths) >= 6
     assert sum(length < 24 for length in lengths) > 8

@@ -129,9 +129,8 @@ def told(places: dict[str, str]) -> list[tuple[int, list[str]]]:
         (SCARCE if "SCARCE" in words else "", split(placed(words.removesuffix(" SCARCE"), places)))
         for words, *_ in REFUSED
     ]
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=ROOT, input=json.dumps(commands), capture_output=True, text=True
-    )
+    program, told = [sys.executable, "-c", PROGRAM], json.dumps(commands)
+    ended = subprocess.run(program, cwd=ROOT, input=told, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     return list(json.loads(ended.stdout.splitlines()[-1]))
 

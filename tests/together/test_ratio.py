@@ -7,6 +7,7 @@ and what going on under match does to the law, as sessions of a client do that i
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace as with_changes
+from typing import Any
 
 import pytest
 import torch
@@ -124,16 +125,10 @@ class Crowd:
         requests = [self._request(seed) for seed in range(first, first + AT_ONCE)]
         ngrams = Knowing() if self.knows else None
         self.sessions = {each.session_id: Session(each, ngrams) for each in requests}  # type: ignore[arg-type]
-        self.core = make_core(
-            rounds=self.rounds,
-            policy="fixed",
-            pool=self.target.engine.pool,
-            vocab_size=NUM_TOKENS,
-            budget=3 * AT_ONCE,
-            max_round_tokens=1 << 16,
-            max_sessions=AT_ONCE,
-            validates=False,  # it looks at all sessions after each message, which takes minutes with 500 of them
-        )
+        room: Any = {"budget": 3 * AT_ONCE, "max_round_tokens": 1 << 16, "max_sessions": AT_ONCE}
+        room |= {"pool": self.target.engine.pool, "vocab_size": NUM_TOKENS}
+        # To validate is to look at all sessions after each message, which takes minutes with 500 of them.
+        self.core = make_core(rounds=self.rounds, policy="fixed", validates=False, **room)
         for key, session in self.sessions.items():
             self.core.receive(key, make_hello(f"client-{int.from_bytes(key, 'big')}"), 0.0)
             self._act(key, session.connect(0.0, make_welcome()))
@@ -155,11 +150,8 @@ class Crowd:
     def _round(self) -> None:
         planned = self.core.plan(0.0)
         assert planned is not None
-        self.bases += [
-            (entry.session_id, tuple(self.core.sessions[entry.session_id].tokens))
-            for entry in planned.entries
-            if entry.num_drafted
-        ]
+        drafted = [entry.session_id for entry in planned.entries if entry.num_drafted]
+        self.bases += [(key, tuple(self.core.sessions[key].tokens)) for key in drafted]
         result = self.target.run(replace(planned, entries=tuple(map(self._ruled, planned.entries))))
         assert not any(outcome.invalid for outcome in result.outcomes)
         for send in self.core.rounds.finish(result.outcomes, 0.01, 0.0):

@@ -129,9 +129,8 @@ def test_a_step_has_the_row_before_each_token() -> None:
     assert step.inputs.tolist() == [[0, 1, 2, 3, 3], [0, 1, 2, 2, 1]]
     assert [place.tolist() for place in step.places] == [[0, 0, 1], [2, 3, 3]]
     assert step.labels[:, :3].tolist() == [[3, 4, -1], [-1, 4, -1], [1, 4, -1]]
-    assert step.wanted[:, :3].numpy() == pytest.approx(
-        np.array([[2 / 3, 1 / 3, 0], [0, 1, 0], [5 / 6, 1 / 6, 0]]), abs=1e-3
-    )
+    wanted = np.array([[2 / 3, 1 / 3, 0], [0, 1, 0], [5 / 6, 1 / 6, 0]])
+    assert step.wanted[:, :3].numpy() == pytest.approx(wanted, abs=1e-3)
 
 
 def test_stages(tmp_path: Path, file: Path, target: Target, small: None) -> None:

@@ -35,9 +35,8 @@ def test_a_run_goes_on_from_its_weights_with_a_new_phase(tmp_path: Path) -> None
     resumed = microscopic(tmp_path)
     assert resumed.restore()
     assert (resumed.step, resumed.schedule) == (7, Schedule(begin=7))
-    assert all(
-        torch.equal(tensor, resumed.model.state_dict()[name]) for name, tensor in first.model.state_dict().items()
-    )
+    found, wanted = (run.model.state_dict() for run in (resumed, first))
+    assert all(torch.equal(found[name], tensor) for name, tensor in wanted.items())
     resumed.decay(6)
     assert advance(resumed, 6).finished
 

@@ -37,12 +37,10 @@ def greedy(url: str, prompt: list[int], num: int) -> list[int]:
 def greedy_here(folder: Path, prompt: list[int], num: int) -> list[int]:
     checkpoint = checkpoints.load(str(folder))
     model: Any = checkpoint.model
-    unknown = (
-        list(range(checkpoint.num_tokens, checkpoint.vocab_size)) or None
-    )  # the file has none of these rows, but for a mask
-    ids = model.generate(
-        torch.tensor([prompt]), max_new_tokens=num, do_sample=False, eos_token_id=None, suppress_tokens=unknown
-    )
+    # The file has none of these rows, but for a mask.
+    unknown = list(range(checkpoint.num_tokens, checkpoint.vocab_size)) or None
+    options = {"do_sample": False, "eos_token_id": None, "suppress_tokens": unknown}
+    ids = model.generate(torch.tensor([prompt]), max_new_tokens=num, **options)
     return list(ids[0, len(prompt) :].tolist())
 
 

@@ -33,11 +33,6 @@ def test_storage_types_are_those_that_the_gguf_package_dequantises() -> None:
     assert {int(kind): (kind.name, *gguf.GGML_QUANT_SIZES[kind]) for kind in kinds} == KINDS
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "it.gguf"
-
-
 @pytest.mark.parametrize("version", [2, 3])
 def test_values_of_every_type_are_read(path: Path, version: int) -> None:
     values: list[tuple[int, Any]] = [
@@ -56,11 +51,8 @@ def test_values_of_every_type_are_read(path: Path, version: int) -> None:
 
 def test_weights_have_rows_first_and_stay_on_disk(path: Path) -> None:
     stored = bytes(range(256)) * 2
-    weights = {
-        "first": ((4,), 0, bytes(16)),
-        "matrix": ((32, 4, 3), 8, stored[: 12 * 34]),
-        "last": ((256,), 14, stored[:210]),
-    }
+    weights = {"first": ((4,), 0, bytes(16)), "matrix": ((32, 4, 3), 8, stored[: 12 * 34])}
+    weights |= {"last": ((256,), 14, stored[:210])}
     path.write_bytes(content({"general.alignment": (4, 32)}, weights))
     found = read(path, "it").tensors
     assert (found["matrix"].kind, found["matrix"].shape, found["matrix"].data.shape) == ("Q8_0", (3, 4, 32), (12, 34))
@@ -124,11 +116,7 @@ DAMAGED = {
     "5 dimensions of odd": [with_weight((1, 1, 1, 1, 1), 0)],
     "odd ends .* beyond the file's end": [with_weight((1 << 60, 1 << 60), 0), with_weight((40,), 0, b"1234")],
     "norm.weight ends 1 bytes beyond": [GOOD[:-1]],
-    "same name": [
-        content(weights={"a": ((4,), 0, bytes(16)), "b": ((4,), 0, bytes(16))}).replace(
-            count(1) + b"b", count(1) + b"a"
-        )
-    ],
+    "same name": [content(weights=dict.fromkeys("ab", ((4,), 0, bytes(16)))).replace(count(1) + b"b", count(1) + b"a")],
 }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
@@ -14,11 +15,11 @@ from goodspeed.engine.model_files import checkpoint_folder
 from goodspeed.errors import CheckpointError
 
 SHARDS = ("model-1-of-3.safetensors", "model-2-of-3.safetensors", "model-3-of-3.safetensors")
-INDEX_JSON = json.dumps({"weight_map": {f"layer.{i}": SHARDS[i % 3] for i in range(9)}})
+WEIGHTS = {f"layer.{i}": SHARDS[i % 3] for i in range(9)}
 
 
 def fill(folder: Path) -> None:
-    (folder / checkpoint_folder.INDEX).write_text(INDEX_JSON)
+    (folder / checkpoint_folder.INDEX).write_text(json.dumps({"weight_map": WEIGHTS}))
     (folder / "config.json").write_text('{"model_type": "llama"}')
     for name in (*SHARDS, "tokenizer.json"):
         (folder / name).touch()
@@ -61,9 +62,7 @@ def test_a_complete_download_is_not_asked_for_again(folder: Path, hub: list[str]
         lambda folder: (folder / "tokenizer.json").unlink(),
     ],
 )
-def test_an_interrupted_download_is_completed(
-    folder: Path, hub: list[str], interrupt: Callable[[Path], object]
-) -> None:
+def test_an_interrupted_download_is_completed(folder, hub, interrupt):
     interrupt(folder)
     assert checkpoint_folder.find_folder("someone/something") == folder
     assert hub == ["someone/something"]
@@ -111,13 +110,8 @@ TOKEN = r"set HF_TOKEN to a token .*\(docs/MODELS.md\)$"
         (offline(OSError("no route")), "the download from the hub failed: An error happened"),
     ],
 )
-def test_a_model_that_the_hub_gives_to_others_only_names_the_token(
-    error: Exception, says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(name: str, **options: Any) -> str:
-        raise error
-
-    monkeypatch.setattr(checkpoint_folder, "snapshot_download", refuse)
+def test_a_model_that_the_hub_gives_to_others_only_names_the_token(error, says, monkeypatch):
+    monkeypatch.setattr(checkpoint_folder, "snapshot_download", Mock(side_effect=error))
     with pytest.raises(CheckpointError, match=says) as refused:
         checkpoint_folder.find_folder("meta/gated")
     assert "\n" not in str(refused.value)
@@ -144,10 +138,7 @@ def test_only_the_weights_that_the_index_names_are_checked(folder: Path) -> None
 
 @pytest.mark.parametrize("method", ["is_dir", "exists", "read_text"])
 def test_a_folder_that_this_user_may_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    def denied(*_: object, **options: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, method, denied)
+    monkeypatch.setattr(Path, method, Mock(side_effect=PermissionError(13, "Permission denied")))
     with pytest.raises(CheckpointError, match=r"Permission denied; let this user read|cannot be read as JSON"):
         checkpoint_folder.find_folder(str(folder))
 

@@ -11,14 +11,7 @@ import pytest
 from goodspeed.embedded import models
 from goodspeed.engine.model_files import finding
 from goodspeed.engine.model_files.checkpoint_folder import public_name
-from goodspeed.engine.model_files.finding import (
-    ModelFiles,
-    find_model,
-    find_tokenizer,
-    kind_of,
-    load_tokenizer,
-    refuse_settings,
-)
+from goodspeed.engine.model_files.finding import ModelFiles, find_model, find_tokenizer, kind_of, load_tokenizer
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError
 from tests import gguf_files
@@ -71,9 +64,7 @@ def test_its_draft_model_is_shipped() -> None:
 @pytest.mark.parametrize(
     ("files", "what"), [(None, "not installed"), ((), "0 GGUF files"), (("a.gguf", "b.gguf"), "2 GGUF files")]
 )
-def test_a_missing_package_is_named_with_the_command_that_installs_it(
-    install: Install, files: tuple[str, ...] | None, what: str
-) -> None:
+def test_a_missing_package_is_named_with_the_command_that_installs_it(install, files, what):
     if files is not None:
         install(*files)
     for find in (find_model, find_tokenizer):
@@ -133,14 +124,12 @@ def test_other_names_mean_checkpoints(name: str) -> None:
         ("cpu", "auto", 2, "--tp 2: .* cannot be split"),
     ],
 )
-def test_settings_that_openvino_does_not_have_are_refused(
-    openvino: Path, device: str, dtype: str, num_ranks: int, told: str
-) -> None:
+def test_settings_that_openvino_does_not_have_are_refused(openvino, device, dtype, num_ranks, told):
     for name in ("x.gguf", str(openvino), "smollm2"):
         with pytest.raises(ConfigError, match=told) as raised:
-            refuse_settings(name, device, dtype, num_ranks)
+            finding.refuse_settings(name, device, dtype, num_ranks)
         assert f"{name} is a " in str(raised.value)
-    refuse_settings("tiny-target", device, dtype, num_ranks)
+    finding.refuse_settings("tiny-target", device, dtype, num_ranks)
 
 
 def test_tokenizers_of_all_kinds(openvino: Path) -> None:

@@ -37,10 +37,8 @@ def stateful(
 ) -> ov.Model:
     """inputs: further ones."""
     held = {name: ops.constant(weight[:vocab_size]) for name, weight in weights(seed).items()}
-    ids, mask, places, *more = [
-        _named(ops.parameter([-1, -1], np.int64), name)
-        for name in ("input_ids", "attention_mask", "position_ids", *inputs)
-    ]
+    names = ("input_ids", "attention_mask", "position_ids", *inputs)
+    ids, mask, places, *more = [_named(ops.parameter([-1, -1], np.int64), name) for name in names]
     beams = _named(ops.parameter([-1], np.int32), "beam_idx")
     zero = ops.constant(np.int64(0))
     rows = ops.add(ops.gather(held["embedding"], ids, zero), ops.gather(held["positions"], places, zero))
@@ -67,9 +65,8 @@ def expected(tokens: list[int]) -> Tensor:
     """Returns the logits [num_tokens, VOCAB]."""
     held = {name: torch.from_numpy(weight) for name, weight in weights().items()}
     rows = held["embedding"][tokens] + held["positions"][: len(tokens)]
-    query, key, value = (
-        (rows @ held[name].T).view(len(tokens), HEADS, HEAD).transpose(0, 1) for name in ("query", "key", "value")
-    )
+    parts = [(rows @ held[name].T).view(len(tokens), HEADS, HEAD) for name in ("query", "key", "value")]
+    query, key, value = (part.transpose(0, 1) for part in parts)
     seen = scaled_dot_product_attention(query, key, value, is_causal=True)
     return (rows + seen.transpose(0, 1).reshape(len(tokens), -1)) @ held["head"].T
 

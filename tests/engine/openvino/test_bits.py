@@ -90,24 +90,15 @@ def test_a_draft_model_is_as_quick_as_it_can_be_whatever_its_bits(monkeypatch: p
     assert engines.load_draft(file, num_threads=2).model.least_rows == 1
 
 
-def failing(reason: str) -> Any:
-    """OpenVINO's errors begin with places in its sources."""
-
-    def fail(*_: object, **__: object) -> None:
-        raise RuntimeError(f"Exception from src/cpp/core.cpp:117:\n{reason}.\n")
-
-    return fail
-
-
 @pytest.mark.parametrize(
     ("patched", "method", "reason"),
     [(Compiled, "__init__", "no such instruction"), (Passes, "run", "a pass returns no logits")],
 )
 @pytest.mark.parametrize("load", [engines.load, engines.load_draft])
-def test_a_cpu_that_cannot_compute_a_model_is_told_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, load: Any, patched: type, method: str, reason: str
-) -> None:
-    monkeypatch.setattr(patched, method, failing(reason))
+def test_a_cpu_that_cannot_compute_a_model_is_told_with_the_reason(monkeypatch, load, patched, method, reason):
+    """OpenVINO's errors begin with places in its sources."""
+    error = RuntimeError(f"Exception from src/cpp/core.cpp:117:\n{reason}.\n")
+    monkeypatch.setattr(patched, method, Mock(side_effect=error))
     with pytest.raises(UnsupportedModelError, match=rf"cannot compute it on this CPU \({reason}\); use another model"):
         load(str(gguf_models.made("Q8_0")))
 
@@ -146,20 +137,6 @@ def test_weights_are_converted_in_parts(monkeypatch: pytest.MonkeyPatch, in_floa
     assert all(np.array_equal(*pair) for pair in zip(*found, strict=True))
 
 
-def test_what_does_not_fit_on_the_disk_stays_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Also where the file's buffer takes it, and closing the file fails again."""
-
-    class Full(io.FileIO):
-        def write(self, _: Any) -> int:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("tempfile.TemporaryFile", lambda prefix: io.BufferedRandom(Full(tmp_path / prefix, "w+")))
-    with Constants() as constants:
-        for number in range(2):
-            array = np.arange(number, number + 100)
-            assert constants._put(array) is array
-
-
 @pytest.mark.parametrize(
     ("known", "has_int8"),
     [
@@ -171,14 +148,8 @@ def test_what_does_not_fit_on_the_disk_stays_in_memory(monkeypatch: pytest.Monke
         (None, True),
     ],
 )
-def test_a_cpu_tells_whether_it_multiplies_8_bits(
-    monkeypatch: pytest.MonkeyPatch, known: str | None, has_int8: bool
-) -> None:
-    def read(*_: object) -> str:
-        if known is None:
-            raise FileNotFoundError
-        return known
-
+def test_a_cpu_tells_whether_it_multiplies_8_bits(monkeypatch, known, has_int8):
+    read = Mock(return_value=known, side_effect=None if known else FileNotFoundError)
     monkeypatch.setattr(Path, "read_text", read)
     assert loading.has_int8() is has_int8
 
@@ -186,40 +157,28 @@ def test_a_cpu_tells_whether_it_multiplies_8_bits(
 def test_a_pass_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engines.start(engines.load(str(gguf_models.made("Q8_0"))), num_pages=4)
     engine.forward([Chunk("kept", [1, 2, 3], 0)])
-
-    def fail(*_: object) -> None:
-        raise RuntimeError
-
     with monkeypatch.context() as patch:
-        patch.setattr(Passes, "run", fail)
+        patch.setattr(Passes, "run", Mock(side_effect=RuntimeError))
         with pytest.raises(RuntimeError):
             engine.forward([Chunk("kept", [4] * 40, 1), Chunk("fresh", [1], 1)])
     assert (engine.pool.length("kept"), engine.pool.num_free, "fresh" in engine.pool) == (3, 3, False)
 
 
 @pytest.mark.parametrize("num_written", [0, 5])
-def test_without_room_for_weights_on_the_disk_they_stay_in_memory(
-    monkeypatch: pytest.MonkeyPatch, num_written: int
-) -> None:
-    text = [Chunk("it", list(range(40)), 40)]
+def test_without_room_for_weights_on_the_disk_they_stay_in_memory(monkeypatch, tmp_path, num_written):
+    """Also where the file's buffer takes what does not fit, and closing the file fails again."""
+    text, written = [Chunk("it", list(range(40)), 40)], list[int]()
     files = [gguf_models.made(stored) for stored in ("Q4_1", "Q8_0")]
     expected = [engines.start(engines.load(str(file)), num_pages=2).forward(text) for file in files]
-    written, whole = list[int](), tempfile.TemporaryFile
 
-    def full(**named: Any) -> Any:
-        file = whole(**named)
-        write = file.write
-
-        def fail(data: Any) -> int:
+    class Full(io.FileIO):
+        def write(self, data: Any) -> Any:
             if len(written) == num_written:
-                raise OSError("No space left on device")
+                raise OSError(errno.ENOSPC, "No space left on device")
             written.append(1)
-            return int(write(data))
+            return super().write(data)
 
-        vars(file)["write"] = fail
-        return file
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda prefix: io.BufferedRandom(Full(tmp_path / prefix, "w+")))
     for file, logits in zip(files, expected, strict=True):
         written.clear()
         assert torch.equal(engines.start(engines.load(str(file)), num_pages=2).forward(text), logits)
@@ -237,10 +196,9 @@ def test_a_model_takes_few_descriptors_of_the_process() -> None:
 def test_a_fingerprint_is_of_weights_and_settings_and_nothing_is_written() -> None:
     one, other = (gguf_models.made(stored) for stored in ("Q8_0", "F16"))
     before = sorted(one.parent.iterdir())
-    loaded = ((one, "auto", 1), (one, "auto", 2), (one, "float32", 1), (other, "auto", 1))
-    found = [
-        engines.load(str(file), dtype=dtype, num_threads=threads).model_fingerprint for file, dtype, threads in loaded
-    ]
+    found = []
+    for file, dtype, threads in ((one, "auto", 1), (one, "auto", 2), (one, "float32", 1), (other, "auto", 1)):
+        found.append(engines.load(str(file), dtype=dtype, num_threads=threads).model_fingerprint)
     assert found[0] == found[1]
     assert len(set(found)) == 3
     compiled = engines.load(str(one)).model

@@ -58,14 +58,8 @@ def configured(folder: Path, target: Path, **settings: Any) -> str:
 @pytest.mark.parametrize("name", ["rope_scaling", "rope_parameters"])
 @pytest.mark.parametrize("kind", ["longrope", "dynamic"])
 def test_angles_that_depend_on_other_rows_are_refused(folder: Path, tmp_path: Path, name: str, kind: str) -> None:
-    rope: dict[str, Any] = {
-        "type": kind,
-        "factor": 4.0,
-        "rope_theta": 1e4,
-        "long_factor": [1.0] * 8,
-        "short_factor": [1.0] * 8,
-    }
-    rope["original_max_position_embeddings"] = 128
+    rope: dict[str, Any] = dict.fromkeys(("long_factor", "short_factor"), [1.0] * 8)
+    rope |= {"type": kind, "factor": 4.0, "rope_theta": 1e4, "original_max_position_embeddings": 128}
     other = configured(folder, tmp_path / "other", **{"rope_parameters": None, name: rope})
     with pytest.raises(UnsupportedModelError, match=rf"^{other}: RoPE type '{kind}': .*; use a model with one of"):
         engines.load(other)
@@ -102,9 +96,7 @@ def test_settings_of_the_layers_that_are_none(folder: Path, tmp_path: Path) -> N
         context_len("it", Path(other), model)
 
 
-def test_what_requests_leave_open_is_as_with_checkpoints(
-    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_requests_leave_open_is_as_with_checkpoints(folder, tmp_path, caplog):
     """A GGUF file says nothing of it; a folder may."""
     file = str(gguf_models.made("F32"))
     assert engines.load(file).settings == GenerationSettings(chats=TextDefaults(**FOR_PEOPLE))

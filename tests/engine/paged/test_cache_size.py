@@ -1,7 +1,6 @@
 """The KV pool takes its share of a machine's memory."""
 
 import os
-from pathlib import Path
 
 import pytest
 import torch
@@ -26,9 +25,7 @@ PHYSICAL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 @pytest.mark.parametrize(
     "file", ["memory.max", "old_limit", "system.slice/memory.max", "system.slice/verify/memory.max"]
 )
-def test_a_containers_limit_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, available: int, file: str
-) -> None:
+def test_a_containers_limit_counts(tmp_path, monkeypatch, content, available, file):
     monkeypatch.setattr(cache_size, "CGROUPS", tmp_path)
     monkeypatch.setattr(cache_size, "OLD_LIMIT", tmp_path / "old_limit")
     monkeypatch.setattr(cache_size, "OWN_CGROUP", tmp_path / "own")

@@ -8,17 +8,8 @@ from typing import Any
 
 import pytest
 
-from goodspeed.engine.tokenizing import tokenizer_folder
-from goodspeed.engine.tokenizing.generation_settings import (
-    FOR_ALL,
-    FOR_CHATS,
-    MAX_STOP_CHARS,
-    MAX_STOPS,
-    WAY_OUT,
-    GenerationSettings,
-    TextDefaults,
-    read,
-)
+from goodspeed.engine.tokenizing import generation_settings, tokenizer_folder
+from goodspeed.engine.tokenizing.generation_settings import FOR_ALL, FOR_CHATS, GenerationSettings, TextDefaults
 from goodspeed.engine.torch import checkpoints
 from goodspeed.errors import CheckpointError
 from tests.engine.conftest import Save
@@ -28,7 +19,7 @@ def settings(folder: Path, for_all: object = None, for_chats: object = None) -> 
     for file, content in ((FOR_ALL, for_all), (FOR_CHATS, for_chats)):
         if content is not None:
             (folder / file).write_text(content if isinstance(content, str) else json.dumps(content))
-    return read("someone/something", folder)
+    return generation_settings.read("someone/something", folder)
 
 
 def test_no_file_says_nothing(tmp_path: Path) -> None:
@@ -39,9 +30,7 @@ def test_no_file_says_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("said", [{"temperature": 0.9}, {"top_k": 20}, {"top_p": 1.0}, {"min_p": 0.1}])
 @pytest.mark.parametrize("is_for_chats", [False, True])
-def test_chats_are_sampled_as_the_makers_say_if_they_say_how(
-    tmp_path: Path, said: dict[str, Any], is_for_chats: bool
-) -> None:
+def test_chats_are_sampled_as_the_makers_say_if_they_say_how(tmp_path, said, is_for_chats):
     found = settings(tmp_path, *(({}, said) if is_for_chats else (said, {})))
     assert found.chats == TextDefaults(**said)
 
@@ -65,9 +54,8 @@ def test_what_is_there_counts_and_transformers_own_defaults_do_not(tmp_path: Pat
 
 
 def test_chats_have_a_file_more(tmp_path: Path) -> None:
-    found = settings(
-        tmp_path, {"temperature": 0.6, "stop_strings": ["a"]}, {"stop_strings": ["b", "c"], "temperature": None}
-    )
+    for_all, for_chats = {"temperature": 0.6, "stop_strings": ["a"]}, {"stop_strings": ["b", "c"], "temperature": None}
+    found = settings(tmp_path, for_all, for_chats)
     assert found.completions == TextDefaults(temperature=0.6, stop=("a",))
     assert found.chats == TextDefaults(temperature=0.6, stop=("b", "c"))
 
@@ -107,14 +95,15 @@ def test_a_chats_own_end_of_sequence_is_not_supported(tmp_path: Path) -> None:
         ({"top_p": 0}, "top_p"),
         ({"repetition_penalty": 0}, "repetition_penalty"),
         ({"min_p": 1.1}, "min_p"),
-        ({"stop_strings": ["x" * (MAX_STOP_CHARS + 1)]}, "stop_strings"),
-        ({"stop_strings": ["x"] * (MAX_STOPS + 1)}, "stop_strings"),
+        ({"stop_strings": ["x" * (generation_settings.MAX_STOP_CHARS + 1)]}, "stop_strings"),
+        ({"stop_strings": ["x"] * (generation_settings.MAX_STOPS + 1)}, "stop_strings"),
         ('{"stop_strings": "\\ud800"}', "stop_strings"),
     ],
 )
 @pytest.mark.parametrize("file", [FOR_ALL, FOR_CHATS])
 def test_a_wrong_value_names_file_key_and_a_way_out(tmp_path: Path, content: object, key: str, file: str) -> None:
-    with pytest.raises(CheckpointError, match=rf"^someone/something: {file}: {key} is .*; {re.escape(WAY_OUT)}$"):
+    way_out = re.escape(generation_settings.WAY_OUT)
+    with pytest.raises(CheckpointError, match=rf"^someone/something: {file}: {key} is .*; {way_out}$"):
         settings(tmp_path, **{"for_all" if file == FOR_ALL else "for_chats": content})
 
 
@@ -124,9 +113,7 @@ def test_what_is_no_object(tmp_path: Path, content: str) -> None:
         settings(tmp_path, content)
 
 
-def test_a_checkpoint_brings_its_settings_or_is_told_not_to(
-    save_checkpoint: Save, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_checkpoint_brings_its_settings_or_is_told_not_to(save_checkpoint, caplog):
     folder = save_checkpoint()
     (folder / FOR_ALL).write_text(json.dumps({"top_k": 7, "min_p": 0.5, "typical_p": 0.5, "eos_token_id": [256, 3]}))
     (folder / FOR_CHATS).write_text(json.dumps({"stop_strings": ["."]}))

@@ -63,20 +63,14 @@ def test_what_is_complete_too_early_is_text(text: str, stops: list[str], borders
 
 
 @given(texts, stops, st.lists(st.integers(0, 30)))
-def test_nothing_is_held_back_but_the_beginning_of_a_stop_string(
-    text: str, stops: list[str], borders: list[int]
-) -> None:
+def test_nothing_is_held_back_but_the_beginning_of_a_stop_string(text, stops, borders):
     finder, seen, given_out = StopFinder(stops), "", ""
     for piece in cut(text, borders):
         given_out, seen = given_out + finder.push(piece), seen + piece
         if finder.found is not None:
             return
-        held = [size for size in range(len(seen) + 1) if any(is_begun(stop, seen, size) for stop in stops)]
-        assert given_out == seen[: len(seen) - max(held, default=0)]
-
-
-def is_begun(stop: str, seen: str, size: int) -> bool:
-    return size < len(stop) and seen.endswith(stop[:size])
+        held = max((size for stop in stops for size in range(len(stop)) if seen.endswith(stop[:size])), default=0)
+        assert given_out == seen[: len(seen) - held]
 
 
 def test_an_empty_stop_string_is_refused() -> None:

@@ -1,7 +1,6 @@
 """Fingerprints that tell tokenizers apart, and text to ids and back."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,7 @@ from goodspeed.engine.tokenizing import text
 from goodspeed.engine.tokenizing.text_stream import TextStream
 from goodspeed.engine.torch import checkpoints
 from goodspeed.errors import PromptError
-from tests.engine.conftest import Save
-
-MakeTokenizer = Callable[..., Any]
+from tests.engine.conftest import Save, make_tokenizer
 
 
 def test_models_padded_differently_have_one_fingerprint(save_checkpoint: Save) -> None:
@@ -24,7 +21,7 @@ def test_models_padded_differently_have_one_fingerprint(save_checkpoint: Save) -
     assert narrow.tokenizer_fingerprint == wide.tokenizer_fingerprint
 
 
-def test_a_fingerprint_survives_saving_padding_and_truncation(make_tokenizer: MakeTokenizer, tmp_path: Path) -> None:
+def test_a_fingerprint_survives_saving_padding_and_truncation(tmp_path: Path) -> None:
     tokenizer = make_tokenizer()
     before = text.fingerprint(tokenizer)
     tokenizer.backend_tokenizer.enable_padding(pad_id=0)
@@ -36,7 +33,7 @@ def test_a_fingerprint_survives_saving_padding_and_truncation(make_tokenizer: Ma
     assert text.fingerprint(checkpoints.load_vocabulary(str(tmp_path)).tokenizer) == before
 
 
-def test_other_merges_tokens_or_normalisation_have_another(make_tokenizer: MakeTokenizer) -> None:
+def test_other_merges_tokens_or_normalisation_have_another() -> None:
     tokenizers = [make_tokenizer() for _ in range(4)] + [make_tokenizer((("h", "e"),)), make_tokenizer(())]
     tokenizers[1].add_tokens(["<extra>"])
     tokenizers[2].add_special_tokens({"additional_special_tokens": ["<extra>"]})
@@ -44,7 +41,7 @@ def test_other_merges_tokens_or_normalisation_have_another(make_tokenizer: MakeT
     assert len({text.fingerprint(tokenizer) for tokenizer in tokenizers}) == 6
 
 
-def test_what_is_added_to_a_prompt_counts_and_not_how_it_is_written_down(make_tokenizer: MakeTokenizer) -> None:
+def test_what_is_added_to_a_prompt_counts_and_not_how_it_is_written_down() -> None:
     def processed(processor: Any) -> str:
         tokenizer = make_tokenizer()
         tokenizer.backend_tokenizer.post_processor = processor
@@ -59,7 +56,7 @@ def test_what_is_added_to_a_prompt_counts_and_not_how_it_is_written_down(make_to
     assert processed(processors.Sequence([processors.ByteLevel(), template("<end> $A")])) == first
 
 
-def test_settings_that_change_neither_ids_nor_texts_do_not_count(make_tokenizer: MakeTokenizer) -> None:
+def test_settings_that_change_neither_ids_nor_texts_do_not_count() -> None:
     """Qwen's own files have these settings, and GGUF files do not tell."""
     digits = pre_tokenizers.Digits()
 
@@ -78,7 +75,7 @@ def test_settings_that_change_neither_ids_nor_texts_do_not_count(make_tokenizer:
     assert len({plain, made(is_plain=True, use_regex=False), made(is_plain=True, add_prefix_space=True)}) == 3
 
 
-def test_text_goes_there_and_back_byte_by_byte(make_tokenizer: MakeTokenizer) -> None:
+def test_text_goes_there_and_back_byte_by_byte() -> None:
     tokenizer, prompt = make_tokenizer(), "the  naïve , approach !\n\t日本 "
     token_ids = text.encode_prompt(tokenizer, prompt)
     assert token_ids[0] == 257  # the merge "th"
@@ -86,7 +83,7 @@ def test_text_goes_there_and_back_byte_by_byte(make_tokenizer: MakeTokenizer) ->
     assert text.num_tokens(tokenizer) == 258
 
 
-def test_a_stream_gives_piece_by_piece_what_decoding_gives_at_once(make_tokenizer: MakeTokenizer) -> None:
+def test_a_stream_gives_piece_by_piece_what_decoding_gives_at_once() -> None:
     tokenizer, prompt = make_tokenizer(), "it 's  naïve , is n't it ?\n日本 "
     tokenizer.clean_up_tokenization_spaces = True  # as some checkpoints ask for; it would eat spaces
     tokenizer.clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output = True
@@ -95,7 +92,7 @@ def test_a_stream_gives_piece_by_piece_what_decoding_gives_at_once(make_tokenize
     assert "".join([*pieces, stream.end()]) == prompt
 
 
-def test_a_chat_goes_through_the_tokenizers_own_template(make_tokenizer: MakeTokenizer) -> None:
+def test_a_chat_goes_through_the_tokenizers_own_template() -> None:
     tokenizer, messages = make_tokenizer(), [{"role": "user", "content": "hi"}]
     with pytest.raises(PromptError, match="no chat template"):
         text.encode_chat(tokenizer, messages)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
 
 from goodspeed.embedded import models
 from goodspeed.engine.tokenizing import text, tokenizer_folder
@@ -20,13 +19,13 @@ from goodspeed.engine.torch import checkpoints
 from goodspeed.engine.torch.checkpoints import load_vocabulary
 from goodspeed.errors import CheckpointError, PromptError
 from tests import chats
-from tests.engine.conftest import Save
+from tests.engine.conftest import Save, make_tokenizer
 
 CHAT = [{"role": "user", "content": "the <end> 日本"}]
 
 
 @pytest.fixture(name="save")
-def save_fixture(make_tokenizer: Callable[..., PreTrainedTokenizerFast], tmp_path: Path) -> Save:
+def save_fixture(tmp_path: Path) -> Save:
     def save(*, template: Any = None, **settings: Any) -> Path:
         """A folder as transformers saves it."""
         tokenizer = make_tokenizer((("t", "h"), ("th", "e")))
@@ -98,9 +97,7 @@ def test_tokens_of_the_settings_are_added_and_names_of_a_class_are_kept(save: Sa
         ({"eos_token_id": 256}, {"eos_token_id": None, "text_config": {"eos_token_id": [7, 256]}}, (256, 7)),
     ],
 )
-def test_whatever_a_checkpoint_names_as_an_end_ends_its_texts(
-    generation: Any, config: Any, ends: tuple[int, ...], save_checkpoint: Callable[..., Path]
-) -> None:
+def test_whatever_a_checkpoint_names_as_an_end_ends_its_texts(generation, config, ends, save_checkpoint):
     """The token that ends a turn may be in only one of the files."""
     folder = save_checkpoint()
     path = folder / "config.json"
@@ -188,8 +185,7 @@ def test_prompts_that_are_none(save: Save, prompt: Any) -> None:
 
 
 def test_templates_by_name_with_tools(save: Save) -> None:
-    tokenizer = tokenizer_folder.load(
-        str(save(template={"default": "plain", "tool_use": "{{ tools | length }}"}))
-    ).tokenizer
+    folder = save(template={"default": "plain", "tool_use": "{{ tools | length }}"})
+    tokenizer = tokenizer_folder.load(str(folder)).tokenizer
     for inputs, said in ((Inputs(), "plain"), (Inputs((chats.function(),)), "1")):
         assert text.decode(tokenizer, text.encode_chat(tokenizer, CHAT, inputs)) == said

@@ -48,10 +48,8 @@ def test_ends_that_the_tokenizer_lacks_are_left_out(save_checkpoint: Save) -> No
 
 def test_a_mask_is_read_from_the_config(save_checkpoint: Save) -> None:
     """Published PARD checkpoints name it, and not how many tokens they draft at once."""
-    ordinary, published, ours = (
-        checkpoints.load(str(save_checkpoint(**settings)))
-        for settings in ({}, {"pard_token": 299}, {"pard_token": 2, "pard_num_tokens": 5})
-    )
+    kinds: tuple[Any, ...] = ({}, {"pard_token": 299}, {"pard_token": 2, "pard_num_tokens": 5})
+    ordinary, published, ours = (checkpoints.load(str(save_checkpoint(**settings))) for settings in kinds)
     assert [(each.mask_id, each.num_parallel) for each in (ordinary, published, ours)] == [(None, 1), (299, 8), (2, 5)]
     for each in (published, ours):
         logits = start(each, num_pages=4).forward([Chunk("a", [72, 101], 4, num_masks=2)])
@@ -69,11 +67,9 @@ def test_a_mask_is_read_from_the_config(save_checkpoint: Save) -> None:
     ],
 )
 def test_settings_of_other_programs_change_nothing(save_checkpoint: Save, settings: dict[str, object]) -> None:
-    plain = save_checkpoint()
-    found, expected = (
-        start(checkpoints.load(str(folder)), num_pages=4).forward([Chunk("a", [72, 101], 2)])
-        for folder in (edit(save_checkpoint(), **settings), plain)
-    )
+    folders = (edit(save_checkpoint(), **settings), save_checkpoint())
+    started = [start(checkpoints.load(str(folder)), num_pages=4) for folder in folders]
+    found, expected = (engine.forward([Chunk("a", [72, 101], 2)]) for engine in started)
     assert torch.equal(found, expected)
 
 
@@ -156,9 +152,7 @@ def test_devices(device: str) -> None:
 
 
 @pytest.mark.parametrize(("stored", "on_gpu"), [("bfloat16", torch.bfloat16), ("float32", torch.float32)])
-def test_the_precision_unless_told_is_the_checkpoints_own_on_a_gpu_only(
-    stored: str, on_gpu: torch.dtype, save_checkpoint: Save
-) -> None:
+def test_the_precision_unless_told_is_the_checkpoints_own_on_a_gpu_only(stored, on_gpu, save_checkpoint):
     config = AutoConfig.from_pretrained(edit(save_checkpoint(), dtype=stored))
     assert checkpoints._dtype("auto", torch.device("cuda"), config) == on_gpu
     assert checkpoints._dtype("auto", torch.device("cpu"), config, is_quantised=True) == torch.float32

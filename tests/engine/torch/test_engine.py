@@ -1,6 +1,6 @@
 """What of the torch engine `any_engine.py` does not try: a pass that fails, and the memory that it keeps."""
 
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -17,11 +17,8 @@ def test_a_failing_pass_leaves_the_pool_as_it_was(save_checkpoint: Save, monkeyp
     engine = start(checkpoints.load(str(save_checkpoint())), num_pages=100)
     engine.forward([Chunk("kept", [1, 2, 3], 0)])
     free = engine.pool.num_free
-
-    def fail(*args: object, **kwargs: object) -> None:
-        raise torch.OutOfMemoryError
-
     with monkeypatch.context() as patch:
+        fail = Mock(side_effect=torch.OutOfMemoryError)
         patch.setattr(try_model(engine.checkpoint, is_split=False)[0], "forward", fail)
         with pytest.raises(torch.OutOfMemoryError):
             engine.forward([Chunk("kept", [4] * 40, 1), Chunk("fresh", [1], 1)])
@@ -29,8 +26,6 @@ def test_a_failing_pass_leaves_the_pool_as_it_was(save_checkpoint: Save, monkeyp
 
 
 @pytest.mark.parametrize(("options", "kept"), [({}, 25), ({"memory_fraction": 0.5}, 100), ({"num_pages": 8}, 8)])
-def test_on_a_cpu_where_nobody_said_how_much_there_is_a_part_is_kept_without_a_session(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], kept: int
-) -> None:
+def test_on_a_cpu_where_nobody_said_how_much_there_is_a_part_is_kept_without_a_session(monkeypatch, options, kept):
     monkeypatch.setattr(cache_size, "pages_for", lambda *_: 100)
     assert start(make_checkpoint(1), prefix_cache=True, **options).pool.max_unused == kept

@@ -21,22 +21,10 @@ GROUPED: dict[str, Any] = {"num_key_value_heads": 2}
 NARROW: dict[str, Any] = GROUPED | {"head_dim": 8}
 WINDOWED: dict[str, Any] = GROUPED | {"sliding_window": 5}
 EXPERTS: dict[str, Any] = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
-ROUTED: dict[str, Any] = {
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 32,
-    "n_group": 1,
-    "topk_group": 1,
-    "first_k_dense_replace": 1,
-}
-LATENT: dict[str, Any] = {
-    "q_lora_rank": 16,
-    "kv_lora_rank": 16,
-    "qk_rope_head_dim": 8,
-    "qk_nope_head_dim": 8,
-    "v_head_dim": 8,
-    "num_key_value_heads": 4,
-}
+ROUTED: dict[str, Any] = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+ROUTED |= {"n_group": 1, "topk_group": 1, "first_k_dense_replace": 1}
+LATENT: dict[str, Any] = {"q_lora_rank": 16, "kv_lora_rank": 16, "num_key_value_heads": 4}
+LATENT |= {"qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
 OLDER: dict[str, Any] = {"n_embd": 32, "n_layer": 2, "n_head": 4, "resid_pdrop": 0.0}
 
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -84,9 +72,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.torch.jit.script. is deprecated"
-)  # older transformers' gpt_bigcode, with torch 2.11
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # older gpt_bigcode of transformers
 @pytest.mark.parametrize("family", FAMILIES)
 def test_logits_are_the_models_own(save_checkpoint: Save, family: str) -> None:
     """The trial at the start compares logits; here again beyond the window, in pieces."""

@@ -103,16 +103,13 @@ def test_the_model_the_fault_and_the_way_out(save_checkpoint: Save, damage: Dama
 
 
 @pytest.mark.parametrize("has_config", [True, False])
-def test_a_repository_of_gguf_is_named_so(
-    save_checkpoint: Save, monkeypatch: pytest.MonkeyPatch, has_config: bool
-) -> None:
+def test_a_repository_of_gguf_is_named_so(save_checkpoint, monkeypatch, has_config):
     """The hub is asked for no such files, so only the name of the repository tells."""
     folder = save_checkpoint()
     without(WEIGHTS, *(() if has_config else ("config.json",)))(folder)
     monkeypatch.setattr(checkpoint_folder, "snapshot_download", lambda *names, **options: str(folder))
-    with pytest.raises(
-        CheckpointError, match=r"^someone/Model-GGUF: its weights are GGUF files; download one .* and name that file"
-    ):
+    told = "^someone/Model-GGUF: its weights are GGUF files; download one .* and name that file"
+    with pytest.raises(CheckpointError, match=told):
         checkpoints.load("someone/Model-GGUF")
 
 
@@ -127,9 +124,7 @@ def test_a_repository_of_openvino_is_named_so(save_checkpoint: Save, monkeypatch
 
 
 @pytest.mark.parametrize("name", ["model.gguf", "nowhere/model.Q4_K_M.GGUF", "smollm2"])
-def test_a_file_of_gguf_is_no_checkpoint_whether_it_is_there_or_not(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_gguf_is_no_checkpoint_whether_it_is_there_or_not(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("model.gguf").touch()
     with pytest.raises(CheckpointError, match=f"^{name}: it is a GGUF file, but this takes a checkpoint; use the"):

@@ -14,6 +14,8 @@ from goodspeed.errors import UnsupportedModelError
 from tests.engine.conftest import Save
 from tests.engine.torch.test_families import SIZES
 
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
+
 
 @pytest.mark.parametrize(
     ("name", "changes", "reason"),
@@ -23,16 +25,10 @@ from tests.engine.torch.test_families import SIZES
         ("Nemotron", {"num_key_value_heads": 2}, "does not pass its keyword arguments on"),
         ("Mamba", {"state_size": 4}, "linear_attention"),
         ("Lfm2", {"num_key_value_heads": 2, "layer_types": ["conv", "full_attention"]}, "layer types \\['conv'\\]"),
-        (
-            "Llama",
-            {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
-            "'dynamic'.*longest sequence",
-        ),
+        ("Llama", {"rope_parameters": DYNAMIC}, "'dynamic'.*longest sequence"),
     ],
 )
-def test_a_family_that_bypasses_or_changes_attention(
-    save_checkpoint: Save, name: str, changes: dict[str, Any], reason: str
-) -> None:
+def test_a_family_that_bypasses_or_changes_attention(save_checkpoint, name, changes, reason):
     folder = save_checkpoint(getattr(transformers, f"{name}Config")(**(SIZES | changes)))
     with pytest.raises(UnsupportedModelError, match=reason):
         start(checkpoints.load(str(folder)), num_pages=16)
@@ -54,9 +50,8 @@ class Shifted(nn.Module):
         super().__init__()
         self.inner = inner
 
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        normed: torch.Tensor = self.inner(hidden + hidden.roll(1, dims=1))
-        return normed
+    def forward(self, hidden: torch.Tensor) -> Any:
+        return self.inner(hidden + hidden.roll(1, dims=1))
 
 
 def test_a_window_that_attention_is_not_told(save_checkpoint: Save) -> None:

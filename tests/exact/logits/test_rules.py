@@ -136,9 +136,8 @@ def expected(row: list[float], whole: Text, at: int, allowed: set[int] | None) -
 tokens = st.lists(st.integers(0, VOCAB + 2), max_size=12)
 numbers = st.integers(-8, 8).map(lambda number: number / 4)
 biases = st.lists(st.builds(TokenBias, st.integers(0, VOCAB + 2), numbers), max_size=4).map(tuple)
-rules = st.none() | st.builds(
-    LogitRules, numbers, numbers, st.sampled_from([0.5, 1.0, 1.25, 4.0]), st.sampled_from([0.0, 0.1, 1.0]), biases
-)
+factors, shares = st.sampled_from([0.5, 1.0, 1.25, 4.0]), st.sampled_from([0.0, 0.1, 1.0])
+rules = st.none() | st.builds(LogitRules, numbers, numbers, factors, shares, biases)
 
 
 @st.composite
@@ -159,11 +158,9 @@ def any_texts(draw: st.DrawFn) -> Text:
     st.integers(0, 1000),
 )
 def test_every_row_is_what_plain_python_makes_of_it(texts, may_draw, seed):
-    num_rows = sum(len(text.rows.paths) for text in texts)
-    logits = torch.randn(num_rows, VOCAB, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 3
-    may_draw = [
-        None if sets is None else sets[: len(text.rows.paths)] for sets, text in zip(may_draw, texts, strict=False)
-    ]
+    sizes = [len(text.rows.paths) for text in texts]
+    logits = torch.randn(sum(sizes), VOCAB, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 3
+    may_draw = [None if sets is None else sets[:size] for sets, size in zip(may_draw, sizes, strict=False)]
     allowed = [None if rows is None else bits(*rows, num_words=2) for rows in may_draw]
     changed = process(logits, [replace(text.rows, allowed=words) for text, words in zip(texts, allowed, strict=True)])
     row = 0

@@ -9,8 +9,7 @@ from experiments.harness.experiment import HERE
 
 NOTEBOOKS = sorted((HERE / "notebooks").glob("*.ipynb"))
 MAX_CELLS = 12
-MAX_LINES = 10
-"""Of a cell: whatever is longer belongs into a module."""
+MAX_LINES = 10  # of a cell: whatever is longer belongs into a module
 
 
 def cells(notebook, kind):

@@ -16,8 +16,7 @@ from experiments.simulation.settings import Settings, with_faults
 from experiments.simulation.world import World
 
 CALM = Settings(num_clients=3, num_sessions=8, max_tokens=80, context_len=200, num_pages=400)
-LONG_AWAY = with_faults(CALM, away_every_s=3.0, away_s=10.0)
-ENDING = replace(LONG_AWAY, connect_timeout_s=1.0)
+ENDING = replace(with_faults(CALM, away_every_s=3.0, away_s=10.0), connect_timeout_s=1.0)
 
 
 def played(settings: Settings, num_seeds: int = 4) -> tuple[list[UserText], list[World]]:

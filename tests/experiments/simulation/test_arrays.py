@@ -61,18 +61,10 @@ def machines(policy, num_clients, budget, weigh_evidence, agrees):
         estimates.append([(session.acceptance.value, session.client.goodput.value) for session in joined])
 
     texts = {"num_sessions": 1, "num_at_once": 1, "min_tokens": 4000, "max_tokens": 4000, "stops": 0.0, "prompt_len": 1}
-    learning = {"eta": 0.07, "weigh_evidence": weigh_evidence, "beta": 0.3}
-    room = {"max_round_tokens": 1000, "num_pages": 10_000, "context_len": 4096}
-    settings = Settings(
-        num_clients=num_clients,
-        policy=policy,
-        policy_seed=SEED,
-        budget=budget,
-        draft_cost=(Linear(),),
-        latency_s=(0.0,),
-        acceptance=lambda client, number: Known(agrees[client]),
-        **(texts | learning | room | PAPER),
-    )
+    learning = {"eta": 0.07, "weigh_evidence": weigh_evidence, "beta": 0.3, "policy_seed": SEED}
+    room = {"max_round_tokens": 1000, "num_pages": 10_000, "context_len": 4096, "budget": budget}
+    costs = {"draft_cost": (Linear(),), "latency_s": (0.0,), "acceptance": lambda client, number: Known(agrees[client])}
+    settings = Settings(num_clients=num_clients, policy=policy, **(texts | learning | room | costs | PAPER))
     world = World(1, settings, note)
     world.run_rounds(NUM_ROUNDS + 1)
     return lengths[:NUM_ROUNDS], accepted[:NUM_ROUNDS], estimates[:NUM_ROUNDS]
@@ -118,14 +110,10 @@ def test_a_world_is_the_same_alone_and_among_others(policy):
 
 @pytest.mark.parametrize("policy", ["gradient", "fixed"])
 def test_a_policy_without_an_array_form_gives_the_same_by_its_list_form(policy):
-    seeds = [4, 9]
-    listed = rows.Listed([policies.create(policy) for _ in seeds])
-    both = [
-        Worlds(ArraySettings(8, 20, num_worlds=2), one, IndependentDraws(ALPHAS, seeds))
-        for one in (rows.create(policy, 2), listed)
-    ]
-    for worlds in both:
-        worlds.run(40)
+    both, listed = [], rows.Listed([policies.create(policy) for _ in range(2)])
+    for one in (rows.create(policy, 2), listed):
+        both.append(Worlds(ArraySettings(8, 20, num_worlds=2), one, IndependentDraws(ALPHAS, [4, 9])))
+        both[-1].run(40)
     assert both[0].num_tokens.tolist() == both[1].num_tokens.tolist()
     assert both[0].goodput.tolist() == both[1].goodput.tolist()
 
@@ -188,14 +176,8 @@ def test_no_mixture_of_decisions_is_better(seed):
     every = decisions(curves, budget)
     slope = 1.0 / best.goodput
     assert (every @ slope).max() <= slope @ best.goodput + 1e-5
-    mixture = linprog(
-        np.zeros(len(every)),
-        A_ub=-every.T,
-        b_ub=-(best.goodput - 1e-6),
-        A_eq=np.ones((1, len(every))),
-        b_eq=[1.0],
-        method="highs",
-    )
+    bounds = {"A_ub": -every.T, "b_ub": -(best.goodput - 1e-6), "A_eq": np.ones((1, len(every))), "b_eq": [1.0]}
+    mixture = linprog(np.zeros(len(every)), **bounds, method="highs")
     assert mixture.status == 0, mixture.message
     assert best.utility == pytest.approx(np.log(best.goodput).sum())
     assert best.lengths.sum() == pytest.approx(budget, abs=1e-5)

@@ -74,7 +74,6 @@ def test_profiles_of_one_gpu(tmp_path):
     with pytest.raises(ConfigError, match=r"elsewhere was measured on b, and .*target on a, but one GPU runs both"):
         profiled(Profiles(target, elsewhere))
     for wrong in ("older", "none"):
-        with pytest.raises(
-            ConfigError, match=f"{wrong} is no profile of this release; make one with `goodspeed profile --json "
-        ):
+        told = f"{wrong} is no profile of this release; make one with `goodspeed profile --json "
+        with pytest.raises(ConfigError, match=told):
             profiled(Profiles(target, str(tmp_path / wrong)))

@@ -1,6 +1,7 @@
 """A draft node that claims anything of its tokens takes nothing of its neighbours' share."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -8,9 +9,7 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.texts.claims import Claims
 from experiments.simulation.world import World
 
-FIRST, LAST = 150, 900
-"""Rounds before which a liar is believed now and then, and up to which tokens are counted."""
-
+FIRST, LAST = 150, 900  # rounds before which a liar is believed now and then, and up to which tokens are counted
 CROWDED = Settings(
     num_clients=6,
     num_sessions=10_000,
@@ -24,6 +23,7 @@ CROWDED = Settings(
 )
 
 
+@cache
 def rate(claims: Claims, seed: int) -> float:
     """Tokens a second of the honest clients, beside one whose tokens are nearly all wrong and who claims this."""
     world = World(seed, replace(CROWDED, claims=("known",) * 5 + (claims,)))

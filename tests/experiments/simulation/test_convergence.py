@@ -1,6 +1,7 @@
 """The experiments about convergence, in small: what they report is what their settings make of it."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,9 +55,8 @@ def test_estimates_are_compared_by_hand():
 
 
 def test_smaller_steps_come_nearer_to_the_optimum():
-    config = theorem1.Config(
-        betas=[0.5, 0.1], eta_of_one=0.5, powers=[1.5], time=10, kept=5, settle=2, num_seeds=6, num_clients=4, budget=24
-    )
+    sizes: Any = {"time": 10, "kept": 5, "settle": 2, "num_seeds": 6, "num_clients": 4, "budget": 24}
+    config = theorem1.Config(betas=[0.5, 0.1], eta_of_one=0.5, powers=[1.5], **sizes)
     outcome = theorem1.experiment(config)
     far, near = (row["distance"] for row in outcome.rows)
     assert near < 0.6 * far

@@ -17,9 +17,8 @@ def test_one_replica_meets_the_requests_of_slos_serve():
     other = harness.load(harness.HERE / "configs" / "slos_serve.toml", "full", Alone)
     study = replace(FULL.studies["coder"], window_s=other.scenarios["Coder"].window_s)
     for windows in ("own", "same"):
-        assert arrivals(FULL, replace(study, windows=windows), 1, 0, 3.0) == alone(
-            other, AlonesCell("Coder", "dp"), 3.0
-        )
+        of_fleet = arrivals(FULL, replace(study, windows=windows), 1, 0, 3.0)
+        assert of_fleet == alone(other, AlonesCell("Coder", "dp"), 3.0)
 
 
 def row(study, replicas, capacity, routing="fits"):

@@ -13,9 +13,7 @@ from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.world import World
 from goodspeed.fair.round_time import Linear
 
-AT_S = 5.0
-"""When the prompt comes."""
-
+AT_S = 5.0  # when the prompt comes
 CPU = Linear(fixed_s=0.04, token_s=0.002)
 LONG = 2000
 ROOM: dict[str, Any] = {"max_round_tokens": 512, "num_pages": 1000, "page_size": 16, "context_len": 4000}

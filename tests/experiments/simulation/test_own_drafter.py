@@ -19,9 +19,8 @@ from tests.fakes import make_entry
 from verify_node.scheduler.round import Round
 
 MS = 1e-3
-OWN = Settings(
-    round_cost=Linear(fixed_s=10 * MS), own_draft_cost=Linear(fixed_s=MS, token_s=0.1 * MS, context_s=0.01 * MS)
-)
+PASS = Linear(fixed_s=MS, token_s=0.1 * MS, context_s=0.01 * MS)
+OWN = Settings(round_cost=Linear(fixed_s=10 * MS), own_draft_cost=PASS)
 
 
 def entry(num_drafted, start=10, source="model", parents=None):

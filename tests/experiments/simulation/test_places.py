@@ -10,8 +10,7 @@ from experiments.simulation.settings import Settings
 from goodspeed.fair.round_time import Linear
 
 ORDERS = ("fcfs", "las", "sjf", "laps")
-SLOW = Linear(fixed_s=0.1, token_s=0.01)
-"""Rounds in which turns come to their end."""
+SLOW = Linear(fixed_s=0.1, token_s=0.01)  # rounds in which turns come to their end
 
 
 @pytest.mark.thorough

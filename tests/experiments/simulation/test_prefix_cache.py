@@ -10,9 +10,8 @@ from experiments.simulation.settings import Settings, with_faults
 from goodspeed.engine.paged.prefix_cache import PrefixCache
 
 REPEATING = Settings(num_clients=3, num_sessions=12, prompt_len=40, repeats=1.0, prefix_cache=True)
-TINY = with_faults(
-    replace(REPEATING, num_pages=24, context_len=64, latency_s=(0.02,)), cancel=0.3, cut_every_s=2.0, pause_s=0.5
-)
+SCARCE = replace(REPEATING, num_pages=24, context_len=64, latency_s=(0.02,))
+TINY = with_faults(SCARCE, cancel=0.3, cut_every_s=2.0, pause_s=0.5)
 
 
 def test_prompts_that_repeat_are_found_and_texts_are_exact() -> None:

@@ -16,9 +16,7 @@ from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 
 QUICK, PATIENT = Objectives(1.0, 0.04, "quick"), Objectives(4.0, 0.1, "patient")
-COST = Linear(fixed_s=0.01, token_s=0.001, session_s=0.0002)
-"""A round of 40 ms carries some 25 tokens."""
-
+COST = Linear(fixed_s=0.01, token_s=0.001, session_s=0.0002)  # a round of 40 ms carries some 25 tokens
 ROOM: dict[str, Any] = {"max_round_tokens": 256, "num_pages": 600, "page_size": 16, "context_len": 400}
 BASE = Settings(num_clients=4, stops=0.0, alpha=(0.8,), latency_s=(0.005,), max_sessions=10_000, validate=False, **ROOM)
 SETTINGS = replace(BASE, admission="dp", round_cost=COST, known_cost=True)
@@ -97,8 +95,7 @@ def test_a_draft_node_that_is_gone_breaks_no_promise_but_its_own(strike: str) ->
 # -- best effort beside promises ---------------------------------------------------------------------------------------
 
 HASTY = Objectives(tpot_s=0.03, tier="hasty")
-FROM_S, UNTIL_S = 3.0, 5.0
-"""The stretch of virtual time in which tokens are counted: everybody decodes in it."""
+FROM_S, UNTIL_S = 3.0, 5.0  # the stretch of virtual time in which tokens are counted: everybody decodes in it
 
 
 def quiet_beside_loud(num_quiet: int, each: int, loud: Objectives | None, **changes: Any) -> tuple[list[Any], World]:

@@ -84,9 +84,8 @@ def test_a_file_of_something_else_is_refused(data, message, tmp_path) -> None:
 
 
 def test_a_file_that_is_not_there_is_named_with_the_command_that_makes_one(tmp_path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"No such file or directory; `python -m experiments\.simulation\.record` makes"
-    ):
+    told = r"No such file or directory; `python -m experiments\.simulation\.record` makes"
+    with pytest.raises(ConfigError, match=told):
         proposals.load(tmp_path / "none")
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from random import Random
+from typing import Any
 
 import pytest
 import torch
@@ -91,18 +92,14 @@ def test_the_simulation_accepts_what_the_engines_accept(draft, texts) -> None:
 
 def accepted(known: Text, num_tokens: int) -> list[int]:
     """Drafted tokens that each round of a simulated client accepts, after the first."""
+    room: Any = {"num_clients": 1, "num_sessions": 1, "num_at_once": 1, "budget": NUM_DRAFTED, "context_len": 400}
     settings = Settings(
-        num_clients=1,
-        num_sessions=1,
-        num_at_once=1,
         stops=0.0,
         sizes=lambda client, number: (known.prompt_len, num_tokens),
-        **PAPER,  # drafts are as long as they may be, and replayed agreement stands for the ratio rule's
         policy="fixed",
-        budget=NUM_DRAFTED,
         self_draft=False,
-        context_len=400,
         acceptance=lambda client, number: RecordedText([known], DRAFT, OffPath(0.0, 0.0)),
+        **(room | PAPER),  # drafts are as long as they may be, and replayed agreement stands for the ratio rule's
     )
     return [seen.num_tokens - 1 for seen in run(settings, 1).client_verdicts(0)][1:]
 
@@ -171,10 +168,8 @@ def test_the_command_records_the_answers_to_prompts_of_ones_own(tmp_path, monkey
     assert DRAFT in told
     found = proposals.load(out)
     assert found.title == Title(proposals.VERSION, TARGET, (DRAFT,), 8, "asked")
-    assert [(text.id, text.domain, text.temperature) for text in found.texts] == [
-        ("cooking-1", "cooking", 0.7),
-        ("gardens-1", "gardens", 0.7),
-    ]
+    told_of = [(text.id, text.domain, text.temperature) for text in found.texts]
+    assert told_of == [("cooking-1", "cooking", 0.7), ("gardens-1", "gardens", 0.7)]
     assert found.texts[0].prompt_len > 8  # by the chat template
 
 

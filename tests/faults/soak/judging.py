@@ -14,8 +14,7 @@ from tests.faults.texts import Comparison, Wanted
 RECOVERY_S = 15.0
 """The recovery after a fault: 6 s to notice a dead line (twice the timeout), a Hello's backoff of 5 s, and a replay."""
 
-AWAY_LIMIT_S = 60.0
-"""`--connect-timeout-s`: texts wait so long for an absent verify node."""
+AWAY_LIMIT_S = 60.0  # `--connect-timeout-s`: texts wait so long for an absent verify node
 
 
 @dataclass(slots=True)
@@ -76,9 +75,7 @@ class Weather:
 CALM_LIMIT_S = 60.0
 """A text's deadline: so many seconds in which nothing was wrong for its node. It takes a few on a quiet machine."""
 
-MAX_KEPT = 50
-"""Broken promises that are told in full."""
-
+MAX_KEPT = 50  # broken promises that are told in full
 Ending = Literal["finished", "left", "broke", "late"]
 Verdict = Literal["exact", "near_tie", "complete", "left", "excused", "wrong", "broken", "late"]
 BROKEN: tuple[Verdict, ...] = ("wrong", "broken", "late")

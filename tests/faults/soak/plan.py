@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-VERIFY = "verify"
-"""The name under which a fault strikes the verify node."""
+VERIFY = "verify"  # the name under which a fault strikes the verify node
 
 
 @dataclass(frozen=True)
@@ -39,15 +38,9 @@ OF_DRAFT_NODES = {
 }
 OF_THE_VERIFY_NODE = {"freeze": Kind(1, 0.5, 5.0)}
 
-VERIFY_SHARE = 0.03
-"""The share of faults that strike the verify node, and so everybody."""
-
-REST_S = 12.0
-"""Peace for one node after its fault, in which texts come to their end."""
-
-START_S = 20.0
-"""A killed node is not there again before."""
-
+VERIFY_SHARE = 0.03  # the share of faults that strike the verify node, and so everybody
+REST_S = 12.0  # peace for one node after its fault, in which texts come to their end
+START_S = 20.0  # a killed node is not there again before
 KILLS_OF_VERIFY = (0.12, 0.25)
 """Parts of the run after which the verify node is killed; only the last one in a run of a few minutes."""
 
@@ -132,12 +125,7 @@ class Role:
 def roles(num_nodes: int) -> list[Role]:
     """Every second one is mortal, every fourth is under ratio."""
     return [
-        Role(
-            name=f"edge-{n + 1}",
-            model=MODELS[n // 2 % 2],
-            rule="ratio" if n % 4 == 2 else "match",
-            is_mortal=n % 2 == 1,
-        )
+        Role(f"edge-{n + 1}", MODELS[n // 2 % 2], "ratio" if n % 4 == 2 else "match", is_mortal=n % 2 == 1)
         for n in range(num_nodes)
     ]
 

@@ -7,12 +7,8 @@ from typing import Any
 from tests.faults.soak.run import Outcome
 from tests.faults.soak.slopes import Slope, slope
 
-WARM_UP_S = 120.0
-"""The warm-up of each life: the first texts of every kind make libraries allocate what they keep."""
-
-JUDGED_S = 600.0
-"""A life that is shorter after that is not judged: a line through minutes says nothing of an hour."""
-
+WARM_UP_S = 120.0  # the warm-up of each life: the first texts of every kind make libraries allocate what they keep
+JUDGED_S = 600.0  # a life that is shorter after that is not judged: a line through minutes says nothing of an hour
 FLAT_PER_HOUR = {"rss_mb": 5.0, "fds": 2.0, "threads": 1.0}
 """A node of 400 MB that grows by 5 MB an hour doubles in three days; files, sockets and threads are whole things, and
 one that is lost with each connection, text or fault would make hundreds of them in an hour."""
@@ -62,11 +58,8 @@ def promises(outcome: Outcome, told: list[Row]) -> list[Promise]:
     silent = [role.name for role in outcome.plan.cast if not outcome.tokens_by_node[role.name]]
     unclean = {name: status for name, status in outcome.statuses.items() if status != 0}
     return [
-        Promise(
-            "every text exact, complete, in time, or excused",
-            not tally.num_broken,
-            f"{tally.num_broken} broken of {sum(tally.verdicts.values())}",
-        ),
+        Promise("every text exact, complete, in time, or excused", not tally.num_broken,
+                f"{tally.num_broken} broken of {sum(tally.verdicts.values())}"),
         Promise("every text is let in where nothing is wrong", not outcome.odd_refusals,
                 str(dict(outcome.odd_refusals) or "all")),
         Promise("every draft node writes texts", not silent, ", ".join(silent) or f"{tally.num_tokens} tokens in all"),
@@ -107,6 +100,5 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
 
 def faults(outcome: Outcome) -> Counter[str]:
     """The number of faults of each kind."""
-    return Counter(
-        f"{one.kind} of the verify node" if one.whom == "verify" else one.kind for one in outcome.weather.episodes
-    )
+    suffix = {"verify": " of the verify node"}
+    return Counter(one.kind + suffix.get(one.whom, "") for one in outcome.weather.episodes)

@@ -9,14 +9,13 @@ from pathlib import Path
 
 PROC = Path("/proc")
 
-VERIFY_METRICS = {
+VERIFY_METRICS = {  # the verify node's figures that have to come back to where they were
     "kv_cache_usage_perc": "pages (share)",
     "num_requests_running": "sessions running",
     "num_requests_waiting": "sessions waiting",
     "peers_connected": "peers",
     "clients": "clients",
 }
-"""The verify node's figures that have to come back to where they were."""
 
 
 @dataclass

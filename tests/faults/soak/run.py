@@ -146,9 +146,8 @@ class _Running:
             return  # killed; the next sample is soon
         records.add_verify(metrics, now)
         prefix = "refusals_total"
-        self.outcome.verify_refusals = {
-            name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix) and value
-        }
+        refused = {name: value for name, value in metrics.items() if name.startswith(prefix) and value}
+        self.outcome.verify_refusals = {name.removeprefix(prefix): value for name, value in refused.items()}
 
     async def _judge_all(self) -> None:
         """Ends all that is left; on a busy machine that may be much."""

@@ -22,8 +22,7 @@ for as long as more texts come together than ever before (by huge pages of 2 MB:
 measured). So few are all used within a minute; what grows after that is something else. Twelve texts want up to a
 hundred: some wait."""
 
-GRACE_S = 45.0
-"""The time for a node to end in good order: a draining draft node lets its texts end for 30 s."""
+GRACE_S = 45.0  # the time for a node to end in good order: a draining draft node lets its texts end for 30 s
 
 
 class Site:

@@ -52,9 +52,8 @@ def test_a_good_run_keeps_each_promise_and_each_can_break() -> None:
     for figure, per_hour in {"rss_mb": 20.0, "fds": 6.0, "threads": 4.0}.items():
         grown = good()
         series = grown.records.of_processes[Life(VERIFY, 1), figure]
-        series.values = [
-            value + per_hour * time_s / 3600 for time_s, value in zip(series.times_s, series.values, strict=True)
-        ]
+        pairs = zip(series.times_s, series.values, strict=True)
+        series.values = [value + per_hour * time_s / 3600 for time_s, value in pairs]
         assert broken(grown) == ["memory, files, sockets, threads, sessions are flat"]
         [told] = [row for row in report.to_json(grown)["slopes"] if not row["is_flat"]]
         assert (told["whose"], told["figure"]) == ("verify (life 2)", figure)

@@ -14,9 +14,7 @@ from tests.faults.soak.judging import Text
 from tests.faults.soak.plan import Role
 from tests.faults.texts import SAMPLINGS, Wanted, ask
 
-NUM_WANTED = 40
-"""Different prompts: what the target alone writes is computed once for each text."""
-
+NUM_WANTED = 40  # different prompts: what the target alone writes is computed once for each text
 LENGTHS = (20, 80)
 LEAVING_SHARE = 0.08
 THINKING_S = 1.0

@@ -19,15 +19,13 @@ DOCKER = ROOT / "docker"
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 KEYS = yaml.safe_load((DOCKER / "compose.keys.yaml").read_text())
 NODES = {"draft": (draft_node.cli.build_parser, DraftConfig), "verify": (verify_node.cli.build_parser, VerifyConfig)}
-EXAMPLES = {
+EXAMPLES = {  # what stands for values that are known only where a node runs
     "%H": "edge-1",
     "$(POD_NAME)": "draft-7d4f-x",
     "${VERIFY}": "tcp://verify.internal:5555",
     "${DEVICE}": "cuda",
 }
-"""What stands for values that are known only where a node runs."""
-ADDRESS = "192.0.2.1"
-"""What stands for a variable that has to be set, an address."""
+ADDRESS = "192.0.2.1"  # what stands for a variable that has to be set, an address
 
 
 def settings(node: str, arguments: list[str]) -> DraftConfig | VerifyConfig:

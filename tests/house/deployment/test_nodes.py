@@ -12,37 +12,19 @@ from draft_node.config import DraftConfig
 from draft_node.http.server import DRAIN_S
 from experiments.simulation.paper import TABLE_1
 from goodspeed.fleet import table
-from tests.house.deployment.files import (
-    ADDRESS,
-    COMPOSE,
-    DOCKER,
-    KEYS,
-    ROOT,
-    commands,
-    compose_nodes,
-    manifests,
-    pods,
-    port,
-    settings,
-)
+from tests.house.deployment import files as found
+from tests.house.deployment.files import ADDRESS, DOCKER, KEYS, ROOT, compose_nodes, manifests, pods, settings
 
-COMMANDS = commands()
-PROFILES = {"smollm2", "verify", "drafts", "qwen3-4", "qwen3-8", "llama3-8"}
-"""Of nodes."""
+COMMANDS = found.commands()
+PROFILES = {"smollm2", "verify", "drafts", "qwen3-4", "qwen3-8", "llama3-8"}  # of nodes
 COMPOSES = (("docker", "compose"), ("docker-compose",))
 
 
 def test_every_place_that_starts_nodes_is_known() -> None:
     places = {where.partition(" ")[0] for where, _, _ in COMMANDS}
-    assert places == {
-        "compose.yaml",
-        "compose.keys.yaml",
-        *(f"{folder}/{node}.yaml" for folder in ("cpu", "gpu") for node in ("draft", "verify")),
-        "fleet/verify.yaml",
-        "goodspeed-draft.service",
-        "goodspeed-verify.service",
-        "DEPLOYMENT.md",
-    }
+    of_nodes = ("cpu/{}.yaml", "gpu/{}.yaml", "goodspeed-{}.service")
+    known = {place.format(node) for place in of_nodes for node in ("draft", "verify")}
+    assert places == known | {"compose.yaml", "compose.keys.yaml", "fleet/verify.yaml", "DEPLOYMENT.md"}
 
 
 @pytest.mark.parametrize(("where", "node", "arguments"), COMMANDS)
@@ -69,10 +51,9 @@ def test_rows_of_table_1_are_profiles(profile: str, rows: tuple[int, int]) -> No
     first, second = (TABLE_1[row] for row in rows)
     verify, *drafts = compose_nodes(profile).values()
     assert (verify.node, {one.node for one in drafts}, len(drafts)) == ("verify", {"draft"}, first.num_clients)
-    budgets = (
-        rf"{first.num_clients} draft nodes, {first.max_tokens} tokens: C = {first.budget}, or BUDGET={second.budget}$"
-    )
-    assert re.search(rf"^#   {profile} .*{budgets}", (DOCKER / "compose.yaml").read_text(), re.MULTILINE)
+    size = rf"{first.num_clients} draft nodes, {first.max_tokens} tokens"
+    said = rf"^#   {profile} .*{size}: C = {first.budget}, or BUDGET={second.budget}$"
+    assert re.search(said, (DOCKER / "compose.yaml").read_text(), re.MULTILINE)
     assert "--budget ${BUDGET:-" + str(first.budget) + "}" in verify.service["command"]
     by_place = {one.service["ports"][0]: settings("draft", one.arguments).model for one in drafts}
     models = [model for _, model in sorted(by_place.items())]
@@ -108,7 +89,7 @@ def test_probes_ask_the_port_that_is_served() -> None:
     assert len(whole) == 3
     for name, node, container in whole:
         ports = {entry["name"]: entry["containerPort"] for entry in container["ports"]}
-        assert ports["http"] == port(node, container["args"]), name
+        assert ports["http"] == found.port(node, container["args"]), name
         probes = [container[probe]["httpGet"] for probe in ("startupProbe", "readinessProbe", "livenessProbe")]
         assert {probe["port"] for probe in probes} == {"http"}
         assert [probe["path"] for probe in probes[1:]] == ["/ready", "/health"]
@@ -128,8 +109,8 @@ def test_a_draft_node_is_given_longer_to_end_than_its_texts() -> None:
 
 
 def test_http_is_published_on_loopback_and_the_wire_never() -> None:
-    assert COMPOSE["networks"]["wire"]["internal"]
-    for name, service in COMPOSE["services"].items():
+    assert found.COMPOSE["networks"]["wire"]["internal"]
+    for name, service in found.COMPOSE["services"].items():
         assert all(re.fullmatch(r"127\.0\.0\.1:\d+:(?!5555$)\d+", ports) for ports in service["ports"]), name
         assert name in compose_nodes() or "wire" not in service["networks"]
 
@@ -142,7 +123,7 @@ def test_the_wire_is_published_only_where_it_has_keys_and_an_address_is_given() 
         config = settings(one.node, one.arguments)
         assert config.key, name
         assert not config.trusted_network, name
-        mounted = {f"/run/secrets/{_target(secret)}" for secret in one.service["secrets"]}
+        mounted = {f"/run/secrets/{part_of(secret, 'target')}" for secret in one.service["secrets"]}
         published = KEYS["services"][name].get("ports", [])
         if isinstance(config, DraftConfig):
             assert {config.key, config.verify_key} == mounted
@@ -154,15 +135,12 @@ def test_the_wire_is_published_only_where_it_has_keys_and_an_address_is_given() 
             assert config.enrolled is not None
             assert any(volume.split(":")[1:] == [config.enrolled, "ro"] for volume in one.service["volumes"])
             assert published == ["${VERIFY_ADDRESS:?the address of this host}:5555:5555"]
-    assert {_source(secret) for one in nodes.values() for secret in one.service["secrets"]} == KEYS["secrets"].keys()
+    secrets = [secret for one in nodes.values() for secret in one.service["secrets"]]
+    assert {part_of(secret, "source") for secret in secrets} == KEYS["secrets"].keys()
 
 
-def _target(secret: str | dict[str, str]) -> str:
-    return secret if isinstance(secret, str) else secret["target"]
-
-
-def _source(secret: str | dict[str, str]) -> str:
-    return secret if isinstance(secret, str) else secret["source"]
+def part_of(secret: str | dict[str, str], name: str) -> str:
+    return secret if isinstance(secret, str) else secret[name]
 
 
 @pytest.mark.parametrize("files", [("compose.yaml",), ("compose.yaml", "compose.keys.yaml")], ids="+".join)
@@ -201,9 +179,9 @@ def test_every_image_of_kubernetes_has_a_tag_beside_it() -> None:
 
 
 def test_the_fleet_of_kubernetes_has_the_replicas_that_it_names() -> None:
-    found = next(document for name, document in manifests() if document["kind"] == "StatefulSet")
-    name, number = found["metadata"]["name"], found["spec"]["replicas"]
+    fleet = next(document for name, document in manifests() if document["kind"] == "StatefulSet")
+    name, number = fleet["metadata"]["name"], fleet["spec"]["replicas"]
     peers = table.read(DOCKER / "kubernetes/fleet/peers.json").replicas
     assert [replica.name for replica in peers] == [f"{name}-{index}" for index in range(number)]
-    host = found["spec"]["serviceName"]
+    host = fleet["spec"]["serviceName"]
     assert [replica.endpoint for replica in peers] == [f"tcp://{one.name}.{host}:5555" for one in peers]

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,15 +52,9 @@ def paste(text: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     (folder / ".venv").symlink_to(sys.prefix, target_is_directory=True)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     environment["PATH"] = f"{folder}/.venv/bin:{environment['PATH']}"
-    process = subprocess.Popen(
-        ["bash", "--norc", "--noprofile"],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    bash = ["bash", "--norc", "--noprofile"]
+    process = subprocess.Popen(bash, cwd=folder, env=environment, text=True, **pipes)
     try:
         out, err = process.communicate(f"{BEGIN}\n{text}\n{END}\n", timeout=DEADLINE_S)
     finally:

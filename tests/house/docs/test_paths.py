@@ -14,9 +14,7 @@ DOCUMENTS = [
 NAMES = sorted(str(path.relative_to(ROOT)) for path in DOCUMENTS)
 
 MOST_LINES = {"README.md": 120, "docs/ARCHITECTURE.md": 250}
-MOST_CHARACTERS = 140
-"""The most characters of a line of prose; tables and pictures of text may be wider."""
-
+MOST_CHARACTERS = 140  # the most characters of a line of prose; tables and pictures of text may be wider
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
@@ -32,11 +30,10 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+\b")
 FROM_AN_INDEX = re.compile(r"""\bpip3?\s+install\s+(?:-\S+\s+)*['"]?good[s]peed\b|['"`]good[s]peed\[[a-z]""")
 """What would have a user install a package of this name from an index, where it is anybody's."""
 
-FOREIGN = {
+FOREIGN = {  # options of other programs
     *("--build-arg", "--check", "--modelfile", "--profile"),  # docker, ruff, ollama, docker compose and a load tool
     *("--backend", "--per-chunk-usage", "--url", "--use-server-token-count"),  # load tools
 }
-"""Options of other programs."""
 
 
 def text_of(name: str) -> str:
@@ -64,10 +61,8 @@ def known_options() -> frozenset[str]:
     written = {option for path in files for option in re.findall(r'"(--[a-z][a-z0-9-]+)"', path.read_text("utf-8"))}
     texts = {path: path.read_text("utf-8") for path in files}
     settings = [text for path, text in texts.items() if path.stem in {"config", "options"} or "Settings):" in text]
-    fields = {
-        name.replace("_", "-") for source in settings for name in re.findall(r"^    (\w+): ", source, re.MULTILINE)
-    }
-    positive = written | {f"--{field}" for field in fields}
+    fields = {name for source in settings for name in re.findall(r"^    (\w+): ", source, re.MULTILINE)}
+    positive = written | {f"--{field.replace('_', '-')}" for field in fields}
     return frozenset(positive | {option.replace("--", "--no-", 1) for option in positive} | {"--help", "--version"})
 
 
@@ -100,10 +95,8 @@ def test_every_file_that_our_sources_name_exists() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_module_that_is_run_exists(name: str) -> None:
     modules = {module for module in MODULE.findall(text_of(name)) if not module.endswith("NAME")}
-    stems = {module: ROOT / module.rstrip(".").replace(".", "/") for module in modules}
-    assert {
-        module for module, stem in stems.items() if not (stem.is_dir() or stem.with_suffix(".py").is_file())
-    } == set()
+    stems = {ROOT / module.rstrip(".").replace(".", "/") for module in modules}
+    assert {stem for stem in stems if not (stem.is_dir() or stem.with_suffix(".py").is_file())} == set()
 
 
 @pytest.mark.parametrize("name", NAMES)

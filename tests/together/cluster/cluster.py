@@ -129,9 +129,9 @@ class Cluster:
 
     def _start(self) -> None:
         self.verify = verify_daemon(**self.verify_options)
-        endpoint = self.verify.channel.endpoint
+        verify = (self.verify.channel.endpoint,)
         self.drafts = {
-            name: draft_daemon(name=name, verify=(endpoint,), **options) for name, options in self.clients.items()
+            name: draft_daemon(name=name, verify=verify, **options) for name, options in self.clients.items()
         }
 
     @staticmethod

@@ -31,7 +31,6 @@ SAMPLINGS: list[dict[str, Any]] = [
     {"temperature": 1.0, "top_p": 0.95},
 ]
 
-
 RULES = [
     None,
     LogitRules(presence_penalty=0.8, frequency_penalty=0.4),
@@ -66,12 +65,10 @@ def check_same(request: Generation, served: Served) -> int:
 
 
 def check_all(requests: dict[str, list[Generation]], served: dict[str, list[Served]]) -> None:
-    num_texts = sum(len(wanted) for wanted in requests.values())
-    num_ties = sum(
-        check_same(request, got)
-        for name, wanted in requests.items()
-        for request, got in zip(wanted, served[name], strict=True)
-    )
+    num_texts = num_ties = 0
+    for name, wanted in requests.items():
+        num_texts += len(wanted)
+        num_ties += sum(check_same(*pair) for pair in zip(wanted, served[name], strict=True))
     assert num_ties <= num_texts // 10, f"{num_ties} of {num_texts} texts parted at near-ties: too many to believe"
 
 
@@ -96,14 +93,13 @@ DRAFTS: dict[str, dict[str, Any]] = {
 }
 
 
-PAPER = {"preset": "paper", "policy": "fixed", "budget": 9}
-
-
 @pytest.mark.parametrize(
     "verify_options",
     [
         pytest.param({}, id="continuous", marks=pytest.mark.thorough),
-        pytest.param(PAPER, id="barrier-fixed", marks=pytest.mark.thorough),
+        pytest.param(
+            {"preset": "paper", "policy": "fixed", "budget": 9}, id="barrier-fixed", marks=pytest.mark.thorough
+        ),
         pytest.param({"budget": 1, "max_round_tokens": 16}, id="starved"),
         pytest.param({"kv_pages": 44}, id="preempted", marks=pytest.mark.thorough),
     ],
@@ -126,12 +122,11 @@ def test_greedy_text_is_that_of_plain_transformers() -> None:
     model = AutoModelForCausalLM.from_pretrained(path("tiny-target"), dtype=torch.float32).eval()
     requests = {name: [make_request(prompt_ids(i), 40, temperature=0.0)] for i, name in enumerate(DRAFTS)}
     served = Cluster({}, DRAFTS).serve(requests)
+    greedy = {"do_sample": False, "max_new_tokens": 40, "pad_token_id": 0}
     for name, (request,) in requests.items():
         prompt = torch.tensor([request.prompt])
         with torch.inference_mode():
-            out = model.generate(
-                prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=40, pad_token_id=0
-            )
+            out = model.generate(prompt, attention_mask=torch.ones_like(prompt), **greedy)
         expected = [token for token in out[0, prompt.shape[1] :].tolist() if token not in request.stop_ids]
         assert list(served[name][0].tokens) == expected
 

@@ -216,20 +216,11 @@ def seen() -> dict[str, Seen]:
     return {node: Seen(before[node], served(registry)) for node, registry in registries.items()}
 
 
-BY_SELECTION = frozenset(
-    {
-        "goodspeed_alternative_tokens_total",
-        "goodspeed_own_model_passes_total",
-        "goodspeed_own_model_seconds_total",
-        "goodspeed_own_model_draft_tokens_total",
-        "goodspeed_own_model_accepted_tokens_total",
-        "goodspeed_slo_promises_total",
-        "goodspeed_slo_broken_promises_total",
-        "goodspeed_slo_promised_requests_total",
-        "goodspeed_redirects_total",
-        "goodspeed_redirected_total",
-    }
-)
+OF_OWN_MODEL = ("passes", "seconds", "draft_tokens", "accepted_tokens")
+BY_SELECTION = {f"goodspeed_own_model_{what}_total" for what in OF_OWN_MODEL} | {
+    *("goodspeed_alternative_tokens_total", "goodspeed_redirects_total", "goodspeed_redirected_total"),
+    *("goodspeed_slo_promises_total", "goodspeed_slo_broken_promises_total", "goodspeed_slo_promised_requests_total"),
+}
 """These move only where drafted tokens are selected, or in a fleet; this pair's verify node selects none, and is alone.
 The tests of trees, own drafts, promises and redirects look at the counts, and tests below at what is served of them."""
 

@@ -38,10 +38,8 @@ class Unread:
         """max_bytes: as many wait for a reader, a few; last_word_s: how long its end waits for one."""
         self.pipe = Pipe()
         self.pipe.fill()
-        bounds = {
-            "goodspeed.serving.output.MAX_WAITING": max_bytes,
-            "goodspeed.serving.output.LAST_WORD_S": last_word_s,
-        }
+        output = "goodspeed.serving.output"
+        bounds = {f"{output}.MAX_WAITING": max_bytes, f"{output}.LAST_WORD_S": last_word_s}
         with Path(os.devnull).open("w") as nobody:
             ends = {1: nobody.fileno(), 2: nobody.fileno()} | dict.fromkeys(streams, self.pipe.writing)
             self.process = Fork(*words, stdout=ends[1], stderr=ends[2], settings=bounds)

@@ -11,11 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from tests import chats
+from tests.engine.conftest import SMALL
 from tests.nodes import DraftNode, VerifyNode
 
-NUM_ROWS = 320
-"""More than the tokenizer has ids."""
-
+NUM_ROWS = 320  # more than the tokenizer has ids
 ASKED = "What is the capital of France?"
 MAX_TOKENS = 24
 EXTRA: dict[str, Any] = {"seed": 7}
@@ -69,9 +68,8 @@ def client(url: str) -> Iterator[openai.OpenAI]:
 def expected(url: str) -> str:
     """The text of a plain request for what is asked, with seed 7."""
     with official(url) as client:
-        answer = client.chat.completions.create(
-            model="goodspeed", messages=[{"role": "user", "content": ASKED}], max_tokens=MAX_TOKENS, seed=7
-        )
+        asked: Any = [{"role": "user", "content": ASKED}]
+        answer = client.chat.completions.create(model="goodspeed", messages=asked, max_tokens=MAX_TOKENS, seed=7)
     assert answer.choices[0].message.content
     return answer.choices[0].message.content
 
@@ -81,17 +79,8 @@ def tools_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of nodes whose target writes at random; its chat template knows tools and thinking."""
     folder = tmp_path_factory.mktemp("checkpoint")
     (end,) = chats.ids_of("<|im_end|>")
-    config = LlamaConfig(
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        vocab_size=NUM_ROWS,
-        max_position_embeddings=4096,
-        bos_token_id=None,
-        eos_token_id=end,
-        pad_token_id=None,
-    )
+    own = {"vocab_size": NUM_ROWS, "max_position_embeddings": 4096, "eos_token_id": end, "initializer_range": 0.02}
+    config = LlamaConfig(**SMALL | own)
     torch.manual_seed(0)
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     chats.save(folder)

@@ -54,10 +54,8 @@ class Nodes(Cluster):
 
 def request(**body: object) -> bytes:
     content = json.dumps({"prompt": "The river", "max_tokens": 1900, "ignore_eos": True, **body}).encode()
-    head = (
-        f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(content)}"
-    )
-    return head.encode() + b"\r\n\r\n" + content
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return head % len(content) + content
 
 
 @pytest.mark.parametrize("options", [{}, {"stream": True}, {"n": 2}, {"n": 4, "stream": True}])

@@ -50,13 +50,8 @@ def test_parsed_answers(client: openai.OpenAI) -> None:
 
 # -- tools: a target that writes at random, held to the form of a call -------------------------------------------------
 
-WEATHER: Any = {
-    "type": "function",
-    "name": "weather",
-    "description": "The weather of a city.",
-    "parameters": to_strict_json_schema(City),
-    "strict": True,
-}
+WEATHER: Any = {"type": "function", "name": "weather", "description": "The weather of a city.", "strict": True}
+WEATHER |= {"parameters": to_strict_json_schema(City)}
 
 
 @pytest.fixture

@@ -18,10 +18,9 @@ pytestmark = pytest.mark.nodes
 
 OTHERS = ("ben", "cem", "dora", "eva")
 NUM_TOKENS = 60
-SEED = 7
-"""Of a text in which no two tokens follow each other that already did, in the text or in its prompt."""
-MAX_TRIES = 100
-"""So often Ana asks again until offers came in time: rounds of a small target do not wait for them."""
+# A text in which no two tokens follow each other that already did, in the text or in its prompt.
+SAMPLED: dict[str, Any] = {"temperature": 1.0, "seed": 7}
+MAX_TRIES = 100  # so often Ana asks again until offers came in time: rounds of a small target do not wait for them
 
 
 @pytest.fixture(name="url", scope="module")
@@ -37,12 +36,9 @@ def url_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def ask(url: str, user: str) -> dict[str, Any]:
     """A text that never drafts for itself; returns its `usage.goodspeed`."""
     with official(url, f"the-key-of-{user}") as client:
-        answer = client.completions.create(
-            model=MODEL, prompt=prompt(0), max_tokens=NUM_TOKENS, temperature=1.0, seed=SEED
-        )
-    assert answer.choices[0].text == generated(prompt(0), NUM_TOKENS, temperature=1.0, seed=SEED)
-    told: dict[str, Any] = answer.usage.model_dump()["goodspeed"]
-    return told
+        answer = client.completions.create(model=MODEL, prompt=prompt(0), max_tokens=NUM_TOKENS, **SAMPLED)
+    assert answer.choices[0].text == generated(prompt(0), NUM_TOKENS, **SAMPLED)
+    return dict(answer.usage.model_dump()["goodspeed"])
 
 
 def test_what_ana_was_told_drafts_for_ana_and_for_nobody_else(url: str) -> None:
@@ -63,9 +59,8 @@ def test_what_ana_has_sent_is_read_again_for_everybody_but_ana(url: str) -> None
 
     def num_cached(user: str, **extension: Any) -> int:
         with official(url, f"the-key-of-{user}") as client:
-            answer = client.completions.create(
-                model=MODEL, prompt=text, max_tokens=8, temperature=0, extra_body={"goodspeed": extension}
-            )
+            body = {"goodspeed": extension}
+            answer = client.completions.create(model=MODEL, prompt=text, max_tokens=8, temperature=0, extra_body=body)
         assert answer.choices[0].text == generated(text, 8, temperature=0.0)
         number: int = answer.usage.model_dump()["prompt_tokens_details"]["cached_tokens"]
         assert 0 <= number < answer.usage.prompt_tokens

@@ -42,8 +42,7 @@ def generated(text: str, max_tokens: int, **options) -> str:
     checkpoint = load(config.model)
     if config.generation_config == "none":
         checkpoint = replace(checkpoint, settings=GenerationSettings())
-    written: str = generate(config, checkpoint)["text"]
-    return written
+    return str(generate(config, checkpoint)["text"])
 
 
 def user(text: str) -> list[ChatCompletionMessageParam]:
@@ -131,15 +130,14 @@ def test_logprobs_are_the_targets_own(client: openai.OpenAI) -> None:
     model = AutoModelForCausalLM.from_pretrained(path("tiny-target"), dtype=torch.float32).eval()
     tokenizer = load("tiny-target").tokenizer
     for _ in range(2):  # the second time its tokens are drafted from the history, whether or not draft models rest
-        answer = client.completions.create(
-            model=MODEL, prompt=prompt(0), max_tokens=24, seed=1, temperature=0.8, logprobs=5
-        )
+        options: dict[str, Any] = {"model": MODEL, "max_tokens": 24, "seed": 1}
+        answer = client.completions.create(**options, prompt=prompt(0), temperature=0.8, logprobs=5)
     assert answer.usage.goodspeed["accepted"] > 0
     choice = answer.choices[0]
     told: Any = choice.logprobs  # the client's type has every field of it optional
     assert "".join(told.tokens) == choice.text
     assert [choice.text[offset:][:1] for offset in told.text_offset] == [t[:1] for t in told.tokens]
-    options: dict[str, Any] = {"model": MODEL, "max_tokens": 24, "seed": 1, "logprobs": True, "top_logprobs": 5}
+    options |= {"logprobs": True, "top_logprobs": 5}
     content = client.chat.completions.create(messages=user(prompt(0)), **options).choices[0].logprobs.content
     chat = tokenizer.apply_chat_template(user(prompt(0)), add_generation_prompt=True, return_dict=False)
     flat = [(token.token, token.logprob, {top.token: top.logprob for top in token.top_logprobs}) for token in content]

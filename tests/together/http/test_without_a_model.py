@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -17,8 +18,7 @@ from tests.together.http.test_texts import MODEL, generated, prompt, user
 pytestmark = pytest.mark.nodes
 
 BARE = ("--model", "none", "--tokenizer", "tiny-target")
-MOST_KIB = 160 << 10
-"""Resident at most, all of HTTP included; the schemas of agents' requests took the last 5 MB."""
+MOST_KIB = 160 << 10  # resident at most, all of HTTP included; the schemas of agents' requests took the last 5 MB
 
 
 @pytest.fixture(name="words", scope="module", params=["none", "llama.cpp"])
@@ -41,10 +41,9 @@ def bare_fixture(endpoint: str, words: tuple[str, ...]) -> Iterator[tuple[DraftN
 def test_a_completion_is_what_generate_writes(bare: tuple[DraftNode, openai.OpenAI], temperature: float) -> None:
     _, client = bare
     for index in range(3):
-        answer = client.completions.create(
-            model=MODEL, prompt=prompt(index), max_tokens=60, temperature=temperature, seed=index
-        )
-        assert answer.choices[0].text == generated(prompt(index), 60, temperature=temperature, seed=index)
+        sampling: Any = {"temperature": temperature, "seed": index}
+        answer = client.completions.create(model=MODEL, prompt=prompt(index), max_tokens=60, **sampling)
+        assert answer.choices[0].text == generated(prompt(index), 60, **sampling)
 
 
 def test_it_says_that_it_has_no_model(bare: tuple[DraftNode, openai.OpenAI]) -> None:

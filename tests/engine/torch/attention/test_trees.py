@@ -19,7 +19,6 @@ from goodspeed.engine.torch.attention.trees import Tree
 from goodspeed.engine.torch.engine import TorchEngine
 from goodspeed.engine.torch.loading import start
 from goodspeed.errors import UnsupportedModelError
-from tests.engine.conftest import Save
 
 PROMPT = [72, 101, 108, 108, 111, 3, 4, 5, 6, 7, 8, 9]
 
@@ -57,10 +56,6 @@ def path_to(node: int, parents: list[int]) -> list[int]:
         path.insert(0, node)
         node = parents[node]
     return path
-
-
-def random_parents(rng: random.Random, num_nodes: int) -> list[int]:
-    return [rng.randint(-1, node - 1) for node in range(num_nodes)]
 
 
 def expected(reference: Reference, text: list[int], nodes: list[int], parents: list[int]) -> torch.Tensor:
@@ -117,7 +112,7 @@ def test_any_schedule(reference: Reference, seed: int, page_size: int) -> None:
 def make_chunk(rng: random.Random, key: Hashable) -> Chunk:
     num_before, num_nodes = rng.choice([1, 1, 1, 4, rng.randint(5, 40)]), rng.choice([0, 0, 1, 3, 8, 20])
     tokens = [rng.randrange(258) for _ in range(num_before + num_nodes)]
-    parents = random_parents(rng, num_nodes) if num_nodes else None
+    parents = [rng.randint(-1, node - 1) for node in range(num_nodes)] or None
     return Chunk(key, tokens, rng.choice([0, 1, num_nodes + 1]), parents)
 
 
@@ -150,9 +145,7 @@ def test_a_window_hides_by_position_and_not_by_row() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("broken", ["sees", "depths"])
-def test_a_model_whose_trees_are_computed_wrongly_is_refused(
-    broken: str, dtype: str, save_checkpoint: Save, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_whose_trees_are_computed_wrongly_is_refused(broken, dtype, save_checkpoint, monkeypatch):
     """The trial at load would notice that branches see each other, or that nodes are rotated for their rows."""
 
     def wrong(parents: Sequence[int]) -> Tree | None:

@@ -24,6 +24,7 @@ from tests.engine.torch.test_checkpoints import edit
 from tests.engine.torch.test_families import SIZES
 
 GATE = "model.layers.1.mlp.gate_proj"
+PARTS = QWEIGHT, QZEROS, SCALES = (f"{GATE}.qweight", f"{GATE}.qzeros", f"{GATE}.scales")
 
 
 @pytest.fixture
@@ -69,15 +70,13 @@ def test_identity_covers_numbers_and_scales(folder: Path, tmp_path: Path) -> Non
     for dtype in ("float32", "bfloat16"):
         known.add(checkpoints.load(str(folder), dtype=dtype).model_fingerprint)
         assert checkpoints.load(str(folder), dtype=dtype).model_fingerprint in known
-    for part in ("qweight", "scales"):
-        change(folder, lambda tensors, part=part: tensors[f"{GATE}.{part}"].view(-1)[0].mul_(2))  # type: ignore[misc]
+    for part in (QWEIGHT, SCALES):
+        change(folder, lambda tensors, part=part: tensors[part].view(-1)[0].mul_(2))  # type: ignore[misc]
         known |= {checkpoints.load(str(folder), dtype=dtype).model_fingerprint for dtype in ("float32", "bfloat16")}
     assert len(known) == 6
 
 
-def test_layers_that_cannot_stay_are_dequantised_with_a_warning(
-    save_checkpoint: Save, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_layers_that_cannot_stay_are_dequantised_with_a_warning(save_checkpoint, caplog):
     with caplog.at_level(logging.WARNING, "goodspeed.engine"):
         assert int4_layers(awq_pair(save_checkpoint("qwen3"), 16)[0]) == []
     assert [vars(record)["layers"] for record in caplog.records] == [14]
@@ -120,30 +119,24 @@ def test_weights_in_several_files(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "what"),
     [
-        (lambda tensors: tensors.pop(f"{GATE}.scales"), r"gate_proj.scales is missing among the quantised weights"),
-        (lambda tensors: tensors.pop(f"{GATE}.qweight"), r"gate_proj.qweight is missing among the quantised weights"),
+        (lambda all_: all_.pop(SCALES), r"gate_proj.scales is missing among the quantised weights"),
+        (lambda all_: all_.pop(QWEIGHT), r"gate_proj.qweight is missing among the quantised weights"),
+        (lambda all_: [all_.pop(part) for part in PARTS], r"missing keys among the weights .*gate_proj.weight"),
+        (lambda all_: all_.pop("model.norm.weight"), r"missing keys among the weights .*model.norm.weight"),
         (
-            lambda tensors: [tensors.pop(f"{GATE}.{part}") for part in ("qweight", "qzeros", "scales")],
-            r"missing keys among the weights .*gate_proj.weight",
-        ),
-        (lambda tensors: tensors.pop("model.norm.weight"), r"missing keys among the weights .*model.norm.weight"),
-        (
-            lambda tensors: tensors.update({f"{GATE}.qzeros": tensors[f"{GATE}.qzeros"][:, :-1].contiguous()}),
+            lambda all_: all_.update({QZEROS: all_[QZEROS][:, :-1].contiguous()}),
             r"gate_proj: the shapes \[32, 8\], \[1, 7\], \[1, 64\] do not match each other",
         ),
         (
-            lambda tensors: tensors.update({f"{GATE}.scales": tensors[f"{GATE}.scales"].int()}),
+            lambda all_: all_.update({SCALES: all_[SCALES].int()}),
             r"gate_proj: its words must be int32, its scales floats",
         ),
         (
-            lambda tensors: [
-                tensors.update({f"{GATE}.{part}": tensors[f"{GATE}.{part}"][:, :size].contiguous()})
-                for part, size in (("qweight", 4), ("qzeros", 4), ("scales", 32))
-            ],
+            lambda all_: all_.update({part: all_[part][:, : all_[part].shape[1] // 2].contiguous() for part in PARTS}),
             r"gate_proj.weight would have shape \[32, 32\], but the model needs \[64, 32\]",
         ),
         (
-            lambda tensors: tensors.update({f"{GATE}.bias": torch.ones(64)}),
+            lambda all_: all_.update({f"{GATE}.bias": torch.ones(64)}),
             r"1 of the tensors have no place .*gate_proj.bias",
         ),
     ],

@@ -44,14 +44,10 @@ def test_awq(save_checkpoint: Save, architecture: str) -> None:
 
 
 def test_awq_with_one_group_for_all_inputs(save_checkpoint: Save) -> None:
-    pair = awq_pair(save_checkpoint("llama", intermediate_size=32), 32)
-    set_group_size(pair[0])
-    check_same(*pair)
-
-
-def set_group_size(folder: Path) -> None:
-    path = folder / "config.json"
-    path.write_text(path.read_text().replace('"group_size": 32', '"group_size": -1'))
+    quantised, plain = awq_pair(save_checkpoint("llama", intermediate_size=32), 32)
+    config = quantised / "config.json"
+    config.write_text(config.read_text().replace('"group_size": 32', '"group_size": -1'))
+    check_same(quantised, plain)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A model split over two real processes computes what the whole one does, whatever happens around it."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -31,7 +32,6 @@ def test_two_ranks_equal_one(name: str, save_checkpoint: Save, tmp_path: Path) -
     with world(folder, tmp_path / "left.npy") as both:
         assert both.split.checkpoint.model_fingerprint == checkpoints.load(str(folder)).model_fingerprint
         assert both.has_all_heads == (name == "phi3")
-
         prompt = [(7 * i * i) % NUM_KNOWN for i in range(20)]
         both.forward([Chunk("a", prompt, 20), Chunk("b", prompt[3:9], 1)])
         for token in (5, 6, 7, 8):  # goes on in the same pages
@@ -58,8 +58,8 @@ def test_after_many_random_rounds_both_hold_the_same(num_rounds: int, save_check
 
 @pytest.mark.thorough
 def test_what_is_refused_before_it_is_told_costs_nothing_and_what_fails_after_ends_all(
-    save_checkpoint: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    save_checkpoint, tmp_path, monkeypatch
+):
     with world(tiny(save_checkpoint), tmp_path / "left.npy") as both:
         with pytest.raises(PromptError):
             both.split.forward([Chunk("a", [NUM_KNOWN], 1)])
@@ -67,10 +67,7 @@ def test_what_is_refused_before_it_is_told_costs_nothing_and_what_fails_after_en
             both.split.forward([Chunk("a", [1, 2, 3], 3, [1, 0])])
         both.forward([Chunk("a", [1, 2, 3], 3)])
         assert both.largest_difference < TOLERANCE
-
-        def fail(*_: object) -> None:
-            raise RuntimeError("no memory is left\nsecond line")
-
+        fail = Mock(side_effect=RuntimeError("no memory is left\nsecond line"))
         monkeypatch.setattr(type(both.split.memory), "write", fail)
         with pytest.raises(RankLost, match=r"failed \(no memory is left\); restart the verify node"):
             both.split.forward([Chunk("a", [1], 1)])

@@ -30,9 +30,7 @@ def test_heads_that_can_be_shared_or_are_not_told_pass() -> None:
     refuse_heads("m", {"num_key_value_heads": None}, 4)
 
 
-def test_a_folder_is_refused_by_its_config_and_without_accelerate(
-    save_checkpoint: Save, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_refused_by_its_config_and_without_accelerate(save_checkpoint, monkeypatch):
     with pytest.raises(ConfigError, match="1 key value heads"):
         refuse_folder(str(save_checkpoint("phi3")), 2)
     refuse_folder("tiny-target", 2)

@@ -16,10 +16,8 @@ from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 
 COST = Linear(fixed_s=0.01, token_s=1e-3)
-BASE = Settings(
-    num_clients=4, max_round_tokens=200, round_cost=COST, known_cost=True, self_draft=False, latency_s=(0.0,)
-)
-SETTINGS = replace(BASE, **POLICIES[OURS])
+BASE = Settings(num_clients=4, max_round_tokens=200, round_cost=COST, known_cost=True, latency_s=(0.0,))
+SETTINGS = replace(BASE, self_draft=False, **POLICIES[OURS])
 SLO = Objectives(0.5, 0.2)
 STAY, FITS, RING = Routing(None), Routing(), Routing("ring")
 

@@ -135,8 +135,6 @@ def test_a_text_waits_for_its_own_draft_alone():
 def test_plain_decoding_takes_as_long_as_in_a_world_of_state_machines():
     target, draft = MACHINES["7B"]
     arrivals = mixed([0.2 * number for number in range(60)], KINDS, 2.0, Random(3))
-    settings = Settings(
-        num_clients=4, max_round_tokens=512, round_cost=target, known_cost=True, latency_s=(0.0,), self_draft=False
-    )
-    world = serve(replace(settings, policy="fixed", max_draft=0), arrivals, 1)
+    settings = Settings(num_clients=4, max_round_tokens=512, round_cost=target, known_cost=True, latency_s=(0.0,))
+    world = serve(replace(settings, self_draft=False, policy="fixed", max_draft=0), arrivals, 1)
     assert Server(target, draft, 512).serve(arrivals, Fixed(0)).mean_s == pytest.approx(world.mean_s, rel=0.02)
