@@ -46,9 +46,11 @@ def test_what_takes_too_long_ends_the_process_and_is_the_only_one_refused(trial:
     assert process.returncode in (-signal.SIGPROF, -signal.SIGABRT)  # by its own limits of processor time, or of memory
 
 
-def test_a_process_that_hangs_is_killed_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("told", ["", '"no'], ids=["nothing", "half an answer"])
+def test_a_process_that_hangs_is_killed_by_the_clock(monkeypatch: pytest.MonkeyPatch, told: str) -> None:
     """Its own limit counts processor time, of which one that sleeps takes none."""
-    program = "import sys, time; sys.stdin.readline(); print('true', flush=True); time.sleep(3600)"
+    program = "import sys, time; sys.stdin.readline(); print('true', flush=True)"
+    program += f"; sys.stdin.readline(); print('{told}', end='', flush=True); time.sleep(3600)"
     monkeypatch.setattr(trials, "python_module", lambda _: [sys.executable, "-c", program])
     monkeypatch.setattr(trials, "ANSWER_S", 0.2)
     trial = Trial(VOCABULARY)

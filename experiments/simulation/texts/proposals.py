@@ -228,7 +228,7 @@ def load(path: str | Path = "") -> Recordings:
     texts = [_decoded(line, Text, path, number) for number, line in enumerate(rest, 2)]
     for number, text in enumerate(texts, 2):
         if fault := text.fault(title.draft_models):
-            raise ConfigError(f"recording {path} is damaged in line {number}: {fault}; record it again")
+            raise ConfigError(f"recording {path} is damaged in line {number}: {sanitize(fault)}; record it again")
     if not texts:
         raise ConfigError(f"recording {path} has no texts; record it again")
     return Recordings(path, title, tuple(texts))
