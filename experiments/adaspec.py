@@ -210,11 +210,12 @@ def calibrated(known: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[Fin
 def findings(rows: Sequence[dict[str, Any]], curves: Sequence[dict[str, Any]]) -> list[Finding]:
     found = []
     for machine, name in dict.fromkeys((one["machine"], one["traffic"]) for one in rows):
+        where = f"{machine}, {name}"
         here = {one["policy"]: one for one in rows if (one["machine"], one["traffic"]) == (machine, name)}
         for policy, paper in TABLE_2.get(name, {}).items():
             for measure, value in zip(("drafted", "accepted", "speedup"), paper, strict=True):
-                found.append(Finding(f"{machine}, {name}, {policy}: {measure}", here[policy][measure], value))
-        found += _over(f"{machine}, {name}", here)
+                found.append(Finding(f"{where}, {policy}: {measure}", here[policy][measure], value))
+        found += _over(where, here)
     for one in curves:
         if one["slo_scale"] == 1.0:
             reached = one["attainment"] >= NINE_OF_TEN if one["policy"] in (OURS, THEIRS) else None

@@ -39,7 +39,7 @@ class VerifyLink:
     """Tracks whether the verify node is there, and returns commands to reach it."""
 
     hello: Hello
-    timeout_s: float  # silence after which the verify node counts as away, at least MISSED_BEATS of its heartbeats
+    timeout_s: float  # silence after which the verify node is away, but not before MISSED_BEATS heartbeats
     welcome: Welcome | None = None  # the latest one
     away_since: float | None = None  # None while the verify node is there
     says_goodbye: bool = False  # the verify node announced that it stops

@@ -34,6 +34,7 @@ from draft_node.service.request_stats import RequestRecord, RequestStats
 from draft_node.service.slo_tiers import SloTiers
 from draft_node.service.token_text import TokenTexts
 from goodspeed.constraint.compiling import Constraints
+from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.model_files.names import NO_MODEL
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
@@ -371,6 +372,7 @@ class ConstraintCompiler:
         try:
             problem = await self._turns.run(user, len(constraint.source), lambda: self._constraints.tried(constraint))
         except ProcessError as error:
+            logger.warning("no constraint can be compiled now", extra={"why": error})
             raise ServiceError("constraint_compiler", str(error)) from error
         if problem:
             raise ConstraintError(problem)
@@ -397,7 +399,7 @@ class ConstraintCompiler:
         work = partial(self._constraints.compiled, constraint)
         with suppress(Busy):
             compiled = await self._turns.run(user, len(constraint.source), work)
-            if not isinstance(compiled, ConstraintError):
+            if isinstance(compiled, Matcher):
                 self._constraints.hold(session_id, compiled)
 
     def close(self) -> None:

@@ -158,16 +158,16 @@ def own_options(config: Any) -> dict[str, str]:
 
 
 def parse(name: str, about: str, arguments: Sequence[str] | None, config: type) -> argparse.Namespace:
-    """config: whose fields and methods say which options the experiment has of its own."""
+    """config: whose fields and base class say which options the experiment has of its own."""
     parser = CommandLine(prog=f"python -m experiments.{name}", description=about)
     parser.add_argument("--quick", action="store_true", help="the settings of section `quick`: a minute at most")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--redraw", action="store_true", help="run nothing; draw the picture from the stored results")
     parser.add_argument("--config", type=Path, default=_shipped(name), help="settings, of clients of your own, say")
     parser.add_argument("--out", type=Path, help="folder of the results; default: experiments/results/NAME")
-    for name, what in own_options(config).items():
-        kind = get_type_hints(config)[name]
-        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=f"{what}; default: that of the settings")
+    for key, what in own_options(config).items():
+        kind = get_type_hints(config)[key]
+        parser.add_argument(f"--{key.replace('_', '-')}", type=kind, help=f"{what}; default: that of the settings")
     if issubclass(config, Comparing):
         what = "compare this policy, too: a name, or a class of your own (docs/POLICY.md)"
         parser.add_argument("--policy", metavar="NAME|MODULE:CLASS", help=what)

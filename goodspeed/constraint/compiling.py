@@ -17,7 +17,7 @@ from goodspeed.wire.generation import Constraint
 MAX_QUICK_TOKENS = 1 << 16
 """Most tokens of a vocabulary that is read at the first constraint: half a second of processor time."""
 
-Compiled: TypeAlias = Matcher | ConstraintError
+Compiled: TypeAlias = Matcher | ConstraintError | ProcessError
 """Result of compiling a constraint."""
 
 
@@ -82,7 +82,7 @@ class Constraints:
             problem = None if self._trial is None else self._trial.problem(constraint)
             return self.get(constraint) if problem is None else ConstraintError(problem)
         except (ConstraintError, ProcessError) as error:
-            return ConstraintError(str(error))  # without the cause and traceback, which may be large
+            return type(error)(str(error))  # without the cause and traceback, which may be large
 
     def hold(self, session_id: bytes, compiled: Matcher) -> None:
         """Holds a session's compiled constraint, which follows its text, until `release`.

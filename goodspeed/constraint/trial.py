@@ -56,7 +56,7 @@ class Trial:
                 self._end()  # it ended between two trials, for no constraint's fault
             process = self._process or self._started()
             answer = _ask(process, [constraint.kind, constraint.source], ANSWER_S)
-            if not answer.endswith(b"\n"):
+            if not answer:
                 self._end()
                 return KILLED
         problem = json.loads(answer)
@@ -88,7 +88,7 @@ class Trial:
 
 
 def _ask(process: "subprocess.Popen[bytes]", message: object, wait_s: float) -> bytes:
-    """Sends one line of JSON and returns the answer line; less than a line if the process ended, or was killed."""
+    """Sends one line of JSON and returns the answer line; b"" if the process ended, or was killed after `wait_s`."""
     timer = Timer(wait_s, process.kill)
     timer.daemon = True
     timer.start()
@@ -97,7 +97,8 @@ def _ask(process: "subprocess.Popen[bytes]", message: object, wait_s: float) -> 
             return b""
         process.stdin.write(json.dumps(message).encode() + b"\n")
         process.stdin.flush()
-        return process.stdout.readline()
+        answer = process.stdout.readline()
+        return answer if answer.endswith(b"\n") else b""
     except OSError:  # the process has ended
         return b""
     finally:

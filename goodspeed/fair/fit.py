@@ -22,7 +22,7 @@ QUANTILES = (0.15, 0.3, 0.5, 0.7, 0.85)
 WORTH_A_TERM = 0.999  # one more term must reduce the error below this share
 EXACT = 1e-18  # squared error, as a share, of a fit that is exact but for rounding
 RIDGE = 1e-13
-FACES = np.array([face for face in product((0, 1), repeat=4) if any(face)])  # [15, 4] coefficients above 0
+FACES = np.array([face for face in product((0, 1), repeat=4) if any(face)])  # [15, 4] which may be above 0
 SAME_FACE = (FACES[:, :, None] & FACES[:, None, :]) > 0  # [15, 4, 4]
 
 

@@ -129,7 +129,7 @@ def test_profile_says_what_computed_a_gguf_file(run, monkeypatch, dtype, compute
 @pytest.mark.parametrize(
     ("engine", "told"),
     [
-        ("openvino", "goodspeed: --engine openvino: tiny-draft-s is a checkpoint, which torch computes"),
+        ("openvino", "goodspeed: --engine openvino: tiny-draft-s is a checkpoint, which torch computes;"),
         ("none-such", "no engine is named 'none-such'; choose one of: "),
     ],
 )
@@ -144,7 +144,11 @@ def test_the_engine_may_be_named(run: Run, command: tuple[str, ...], engine: str
         ([], 2, "the following arguments are required: COMMAND"),
         (["nonsense"], 2, "COMMAND: invalid choice: 'nonsense' (choose from"),
         (["models", "path", "tiny"], 1, "no embedded model is named 'tiny'; choose one of: tiny-target"),
-        (["generate", "--prompt=x", "--speed=9"], 2, "unknown option --speed; did you mean --seed? See goodspeed gen"),
+        (
+            ["generate", "--prompt=x", "--speed=9"],
+            2,
+            "unknown option --speed; did you mean --seed? See goodspeed generate --help",
+        ),
         (["generate", "--prompt", ""], 2, "--prompt is empty"),
         (["generate", "--prompt", "x", "--model", "no-such"], 1, "model 'no-such' was not found"),
         (["generate", "--prompt", "x", "--model", str(ROOT / "tests")], 1, "is not a checkpoint folder"),
@@ -158,7 +162,7 @@ def test_the_engine_may_be_named(run: Run, command: tuple[str, ...], engine: str
         (
             ["demo", "--prompts", "/no/file"],
             1,
-            "--prompts /no/file: cannot read it (No such file or directory); give a",
+            "--prompts /no/file: cannot read it (No such file or directory); give a file",
         ),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+assert {*SCRIPTS} == {"goodspeed", "goodspeed-verify", "goodspeed-draft", "goodspeed-fleet"}
 MODULES = {name: call.removesuffix(".__main__:main") for name, call in SCRIPTS.items()}
 
 INTERRUPTED_AT = """

@@ -88,8 +88,10 @@ def monitored(peer: "zmq.Socket[bytes]", events: int = zmq.EVENT_ALL) -> Iterato
     """A socket on which ZeroMQ tells what becomes of a peer's connection from now on."""
     with peer.get_monitor_socket(events) as monitor:
         monitor.rcvtimeo = TIMEOUT_S * 1000
-        yield monitor
-        peer.disable_monitor()
+        try:
+            yield monitor
+        finally:
+            peer.disable_monitor()
 
 
 def curve(pair: KeyPair, verify_key: str) -> dict[str, bytes]:

@@ -51,7 +51,10 @@ class FaultIsolation:
         self.num_alone = max(0, self.num_alone - 1)
 
     def turns(self, ready: Iterable[Session]) -> list[Session]:
-        """Returns the sessions in the order in which they run alone: suspects first if rounds succeed, else last."""
+        """Returns the sessions in the order in which they run alone: suspects first if rounds succeed, else last.
+
+        The others follow one another by their waits.
+        """
         places = {key: -1 if works else place for place, (key, works) in enumerate(self._works_for_others.items(), 1)}
         return sorted(ready, key=lambda one: (places.get(one.session_id, 0), one.ready_since, one.admitted))
 

@@ -118,6 +118,11 @@ def does_not_compile(why: str) -> Refusal:
     return refusal("constraint", f"constraint: {why}", "send another constraint, or ask without one")
 
 
+def compiler_failed(why: str) -> Refusal:
+    """No constraint can be compiled now."""
+    return refusal("failed", why, "ask again later, or without a constraint")
+
+
 def constraint_failed(why: str) -> Refusal:
     """The session cannot satisfy its constraint any more, because of the constraint or of its text."""
     what = f"the text cannot continue under its constraint: {why}"
@@ -136,8 +141,11 @@ def check_text(opened: OpenSession, welcome: Welcome) -> Refusal | None:
         what = f"{len(opened.committed)} committed tokens reach max_tokens"
         return refusal("prompt", what, "the session is complete")
     biases = opened.logit_rules.logit_bias if opened.logit_rules is not None else ()
-    tokens = (*opened.prompt, *opened.committed, *(each.token for each in biases))
-    return _check_vocabulary(tokens, welcome.vocab_size) or _check_min_tokens(opened, welcome.vocab_size)
+    return (
+        _check_vocabulary(opened.prompt + opened.committed, welcome.vocab_size)
+        or _check_vocabulary([each.token for each in biases], welcome.vocab_size, "logit_bias: ")
+        or _check_min_tokens(opened, welcome.vocab_size)
+    )
 
 
 def check_prompt_logprobs(opened: OpenSession, num_kept: int) -> Refusal | None:
@@ -228,8 +236,8 @@ def check_base(message: Ack | Draft, session: Session) -> Refusal | None:
     return None
 
 
-def _check_vocabulary(tokens: Sequence[int], vocab_size: int) -> Refusal | None:
+def _check_vocabulary(tokens: Sequence[int], vocab_size: int, where: str = "") -> Refusal | None:
     if (most := max(tokens, default=0)) >= vocab_size:
-        what = f"token id {most} is outside the target's vocabulary of {vocab_size}"
-        return refusal("vocabulary", what, "encode with the target's tokenizer, and mask ids beyond it")
+        what = f"{where}token id {most} is outside the target's vocabulary of {vocab_size}"
+        return refusal("vocabulary", what, "use ids of the target's tokenizer only")
     return None

@@ -268,8 +268,8 @@ class Rounds:
         alone_s = self.cost.model.round_s(num_plain, len(done.entries), context)
         if not (self.model_switch.are_near or self.allocator.is_barrier):
             self.model_switch.weigh_work(self.cost.work_s(len(self.sessions)), self.round_s, len(going_on))
-        num_sessions = max(len(going_on), len(done.entries))
-        self.model_switch.finished(moved, going_on, now, alone_s, num_sessions, own_rests=own_rests)
+        load = max(len(going_on), len(done.entries))
+        self.model_switch.finished(moved, going_on, now, alone_s, load, own_rests=own_rests)
         self.choice.turn_to(self.model_switch.permits, is_trial=self.model_switch.is_trying)
 
     def _tell(self, done: Round, moved: Sequence[Moved], going_on: Sequence[Session], now: float) -> list[Send]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
 
 from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.errors import ConstraintError
+from goodspeed.errors import ConstraintError, ProcessError
 from goodspeed.serving.measuring.story import Story
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import SloTerms, Welcome
@@ -21,6 +21,7 @@ from verify_node.core.refusals import (
     check_prompt_logprobs,
     check_session,
     check_text,
+    compiler_failed,
     does_not_compile,
     num_prompt_logprobs,
 )
@@ -137,6 +138,8 @@ class Sessions(Mapping[bytes, Session]):
             return None
         if isinstance(result, ConstraintError):
             return does_not_compile(str(result))
+        if isinstance(result, ProcessError):
+            return compiler_failed(str(result))
         self.constraints.hold(session.session_id, result)  # so that no round has to compile it
         self._mark_active(session.client, num_rounds)
         session.begin(now)

@@ -136,12 +136,10 @@ class Allocator:
         except PolicyError as error:  # of a user's own policy: it costs drafts, but not the node
             self.misfits.note(error, str(error))
             return {}
-        permitted = {
-            session.session_id: min(
-                length if self.waits(session) else max(length, _least_useful(session, round_s)), session.max_length
-            )
-            for session, length in zip(drafting, allocated, strict=True)
-        }
+        permitted = {}
+        for session, length in zip(drafting, allocated, strict=True):
+            least = 0 if self.waits(session) else _least_useful(session, round_s)  # whatever the policy says
+            permitted[session.session_id] = min(max(length, least), session.max_length)
         return permitted | {one.session_id: max(1, permitted[one.session_id]) for one in tried}
 
     def _state(self, session: Session, round_s: float, *, is_alone: bool) -> ClientState:

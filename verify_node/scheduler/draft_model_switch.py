@@ -107,8 +107,8 @@ class Stretch:
 
     @property
     def is_half(self) -> bool:
-        """True if enough rounds count to tell that draft models bring nothing."""
-        return self.num_counted >= COUNTED_ROUNDS // 2
+        """True once, when enough rounds count to tell that draft models bring nothing: another look could err again."""
+        return self.num_counted == COUNTED_ROUNDS // 2
 
     @property
     def pace(self) -> float | None:
@@ -246,8 +246,8 @@ class DraftModelSwitch:
     ) -> None:
         """Updates the comparison after a finished round. sessions: those that decode. alone_s: seconds of the round
         without its drafted tokens, by the profile: prefill and the number of sessions change from round to round.
-        num_sessions: of the round, if these are more: while it reads prompts, drafts slow a long round for few texts.
-        own_rests: the verify node's own model may not draft, in either mode.
+        num_sessions: the load: those that decode, or all of the round if these are more, since drafts slow the prompts
+        that it reads, too. own_rests: the verify node's own model may not draft, in either mode.
 
         Clients count by their weights, and each by the mean of its sessions. They do not count by U'(X) as in the
         policy, which falls as the better mode's goodput rises, until both modes look alike.
@@ -317,7 +317,7 @@ class DraftModelSwitch:
         was_permitted = comparison.permits
         if self.permits:
             comparison = self._by_load[self._load] = comparison.counting(self._stretch)
-        # A stretch that changed sides with what it was to be compared with, or one that showed early that nothing pays.
+        # The better mode changed, so that the stretches are no pair, or this one ended early.
         if comparison.permits != was_permitted or not self._stretch.is_over:
             self._give_up_trial()
             return

@@ -355,7 +355,7 @@ class Floor:
         return owed
 
     def began(self, taken: Mapping[bytes, int], ready: Sequence[Session], promised: Container[bytes]) -> None:
-        """Updates shortfalls as a round begins. taken: its tokens by session. ready: sessions that it could have."""
+        """Updates shortfalls as a round begins. taken: its tokens by session. ready: those that could be in it."""
         clients = {session.session_id: session.client for session in ready}
         weights = {client.name: client.weight for client in clients.values()}
         waiting = {client.name for session_id, client in clients.items() if session_id not in promised}

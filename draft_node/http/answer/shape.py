@@ -23,7 +23,7 @@ BYTES = 32
 
 
 class Shape(ABC):
-    """One request's answer in its endpoint's format. A choice takes each item before `events`."""
+    """One request's answer in its endpoint's format. Its choice takes an item before `events` gets it."""
 
     between: ClassVar[bytes] = b": waiting\n\n"  # sent in silences of a stream; clients ignore it
     num_repeated: int = 0  # size of what the answer, and a stream's first and last events, repeat from the request

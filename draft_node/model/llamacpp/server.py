@@ -167,7 +167,7 @@ class Server:
         self._completions = msgspec.json.Decoder(_Completion)
 
     def check(self, vocabulary: Vocabulary) -> int:
-        """Reads the server's limits; returns the bound of the shared ids. CheckpointError if its ids are others."""
+        """Reads the server's limits; returns the bound of the common ids. CheckpointError if its tokens differ."""
         props = self._fetch("/props", _Props)
         self.num_slots = props.total_slots
         self.context_len = min(props.default_generation_settings.n_ctx, MAX_CONTEXT)

@@ -101,7 +101,7 @@ class Compiled:
             "NUM_STREAMS": "1",
             "ENABLE_CPU_PINNING": False,  # else every process pins its threads to the same first cores
         }
-        self._constants = constants
+        self._constants = constants  # keeps the memory that the compiled model reads
         self._model = ov.Core().compile_model(model, "CPU", self.settings)
         self.num_threads = int(self._model.get_property("INFERENCE_NUM_THREADS"))  # no more than there are cores
         self.vocab_size = int(self._model.output(0).partial_shape[-1].get_length())

@@ -74,7 +74,7 @@ class PagePool:
         """Raises PoolExhausted if fewer pages are free."""
         if number > self.num_free:
             raise PoolExhausted(
-                f"this needs {number} pages, but {self.num_free} of {self.num_pages} are free; "
+                f"{number} pages are needed, but {self.num_free} of {self.num_pages} are free; "
                 "free a session, or start with more memory"
             )
 

@@ -13,7 +13,8 @@ from goodspeed.errors import ConfigError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-MAX_BUDGET = NO_LIMIT = 1 << 40  # larger budgets are refused, so that sums over a million clients stay exact
+NO_LIMIT = 1 << 40
+MAX_BUDGET = NO_LIMIT  # larger budgets are refused, so that sums over a million clients stay exact
 MAX_FAIRNESS = 1000.0
 
 

@@ -144,7 +144,7 @@ class Counted:
     def __init__(self, app: ASGIApp, answers: ResponseCounts) -> None:
         self._app = app
         self._answers = answers
-        self._num_begun = 0  # requests that arrived in full, and whose response is being made or sent
+        self._num_begun = 0  # requests whose response is being made or sent, but not those whose body is awaited
         self._idle = asyncio.Event()
         self._idle.set()
 

@@ -77,7 +77,7 @@ UP = ("up", "--model", "tiny-target")
         ((*UP, "--http", "9000"), "--http '9000'"),
         ((*UP, "--port", "0", "--http", "127.0.0.1:65535"), "give a port up to 65"),
         ((*UP, "--http", "127.0.0.1:5556"), "--port 5555 and --http 127.0.0.1:5556 overlap"),
-        ((*UP, "--host", "*", "--trusted-network", "--http", "127.0.0.1:5556"), "--http 127.0.0.1:5556 overlap"),
+        ((*UP, "--host", "*", "--trusted-network", "--http", "127.0.0.1:5556"), "5555 and --http 127.0.0.1:5556"),
         ((*UP, "--port", "0", "--http", "0.0.0.0:9000"), "--http 0.0.0.0:9000 reaches beyond this machine"),
         ((*UP, "--", "--http", "127.0.0.1:9"), "--http 127.0.0.1:9 after `--` is one port for all replicas; give"),
         ((*UP, "--", "--buget", "3"), "unknown option --buget; did you mean --budget?"),

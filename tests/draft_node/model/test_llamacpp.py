@@ -331,7 +331,12 @@ def test_texts_that_take_too_long_together_take_turns(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     ("answer", "tokens"),
-    [(raw(completion(99)), ()), (raw(completion(*[7] * 90)), (7, 7, 7)), (raw({}), ()), (raw({"error": {}}, 400), ())],
+    [
+        (raw(completion(99)), ()),
+        (raw(completion(*[7] * 90)), (7, 7, 7)),
+        (raw({}), ()),
+        (raw({"error": {"message": "too long"}}, 400), ()),
+    ],
     ids=["beyond the vocabulary", "endless", "no entry", "too long"],
 )
 def test_an_answer_is_cut_and_one_without_tokens_of_the_vocabulary_ends_the_proposal(answer, tokens):

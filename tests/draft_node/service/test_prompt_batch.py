@@ -82,8 +82,10 @@ def run(batch: PromptBatch) -> dict[int, dict[str, Any]]:
 
 def test_how_long_a_prompts_text_may_be_and_how_it_is_sampled() -> None:
     options: list[dict[str, Any]] = [{}, {"max_tokens": 4, "sampling": "temperature=0.3,top_k=9"}]
-    batches = [make_batch(FakeDaemon().connect(), [], **each) for each in options]
-    short, as_told = (asyncio.run(batch.generation(Prompt("hi"))) for batch in batches)
+    daemons = [FakeDaemon().connect() for _ in options]
+    for daemon, each in zip(daemons, options, strict=True):
+        run(make_batch(daemon, [Prompt(" The river runs")], **each))
+    [[short], [as_told]] = [daemon.served for daemon in daemons]
     assert (short.max_tokens, as_told.max_tokens) == (150, 4)
     assert (as_told.sampling.temperature, as_told.sampling.top_k) == (0.3, 9)
 

@@ -164,21 +164,43 @@ def test_a_pass_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert (engine.pool.length("kept"), engine.pool.num_free, "fresh" in engine.pool) == (3, 3, False)
 
 
-@pytest.mark.parametrize("num_written", [0, 5])
-def test_without_room_for_weights_on_the_disk_they_stay_in_memory(monkeypatch, tmp_path, num_written):
-    """Also where the file's buffer takes what does not fit, and closing the file fails again."""
-    text, written = [Chunk("it", list(range(40)), 40)], list[int]()
-    files = [gguf_models.made(stored) for stored in ("Q4_1", "Q8_0")]
-    expected = [engines.start(engines.load(str(file)), num_pages=2).forward(text) for file in files]
+def test_what_does_not_fit_on_the_disk_stays_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where the file's buffer takes it, and closing the file fails again."""
 
     class Full(io.FileIO):
-        def write(self, data: Any) -> Any:
-            if len(written) == num_written:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            written.append(1)
-            return super().write(data)
+        def write(self, _: Any) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(tempfile, "TemporaryFile", lambda prefix: io.BufferedRandom(Full(tmp_path / prefix, "w+")))
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda prefix: io.BufferedRandom(Full(tmp_path / prefix, "w+")))
+    with Constants() as constants:
+        for number in range(2):
+            array = np.arange(number, number + 100)
+            assert constants._put(array) is array
+
+
+@pytest.mark.parametrize("num_written", [0, 5])
+def test_without_room_for_weights_on_the_disk_they_stay_in_memory(
+    monkeypatch: pytest.MonkeyPatch, num_written: int
+) -> None:
+    text = [Chunk("it", list(range(40)), 40)]
+    files = [gguf_models.made(stored) for stored in ("Q4_1", "Q8_0")]
+    expected = [engines.start(engines.load(str(file)), num_pages=2).forward(text) for file in files]
+    written, whole = list[int](), tempfile.TemporaryFile
+
+    def full(**named: Any) -> Any:
+        file = whole(**named)
+        write = file.write
+
+        def fail(data: Any) -> int:
+            if len(written) == num_written:
+                raise OSError("No space left on device")
+            written.append(1)
+            return int(write(data))
+
+        vars(file)["write"] = fail
+        return file
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
     for file, logits in zip(files, expected, strict=True):
         written.clear()
         assert torch.equal(engines.start(engines.load(str(file)), num_pages=2).forward(text), logits)

@@ -298,6 +298,7 @@ class CoreLaws(RuleBasedStateMachine):
             for number in OWNERS:
                 self.acknowledge_all(number)
             self.some_rounds(0.7, 1)
+        self.some_rounds(0.7, 3)
         assert all(session.finished for session in self.desk.core.sessions.values())
         self.desk.now += 100.0
         self.desk.core.tick(self.desk.now)

@@ -306,7 +306,10 @@ def content(*blocks: Any, role: str = "user") -> dict[str, Any]:
         (content(result("c", [USE])), f"messages.1.content.0.content.0 has the type 'tool_use', {UNSUPPORTED} 'text'"),
         (content(text("x"), result("c")), "messages.1.content.1: tools are not supported"),
         (content(USE, role="assistant"), "messages.1: tools are not supported"),
-        ({"system": "x", **content(text("x"), LONG_USE, role="assistant")}, "messages.1.content.1.input must have"),
+        (
+            {"system": "x", **content(text("x"), LONG_USE, role="assistant")},
+            "messages.1.content.1.input must have at most",
+        ),
         (content(LONG_THOUGHT, role="assistant"), "messages.1.content must have at most 1048576 characters"),
         ({"system": [IMAGE]}, "system.0.type must be"),
         (TOOLS, "tools are not supported: this model has no chat template"),

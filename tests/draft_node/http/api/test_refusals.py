@@ -201,7 +201,7 @@ def test_what_is_not_served_is_named_with_advice(api: Api, name: str) -> None:
         ("POST", "/tokenize", {"prompt": "x", **user()}, "prompt or messages must be given, and not both"),
         ("POST", "/tokenize", {"prompt": ""}, "the prompt is empty"),
         ("POST", "/tokenize", {"prompt": "a", "surprise": 1}, "surprise is not a supported parameter"),
-        ("POST", "/tokenize", {"prompt": "x", "continue_final_message": True}, "continue_final_message is for messag"),
+        ("POST", "/tokenize", {"prompt": "x", "continue_final_message": True}, "continue_final_message is for"),
         ("POST", "/tokenize", {"prompt": "x", "add_special_tokens": False}, "add_special_tokens is not a supported"),
         ("POST", "/tokenize", {"prompt": "x", "model": "gpt-5"}, "the model 'gpt-5' is not served here"),
         ("POST", "/detokenize", {}, "tokens must be given"),

@@ -214,7 +214,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"chat_template_kwargs": {"enable_thinking": "x" * 20_000}}, "chat_template_kwargs", "at most 16384 characters"),
     ({"chat_template_kwargs": {f"a{i}": 1 for i in range(17)}}, "chat_template_kwargs", "at most 16 members"),
     ({"chat_template_kwargs": 1}, "chat_template_kwargs", "must be an object"),
-    ({"messages": [NO_OBJECT, USER]}, "messages.0.tool_calls.0.function.arguments", "must be a JSON object as a st"),
+    ({"messages": [NO_OBJECT, USER]}, "messages.0.tool_calls.0.function.arguments", "must be a JSON object"),
 ]
 
 

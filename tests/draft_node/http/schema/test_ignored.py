@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from draft_node.http.schema.strict import IGNORED, MAX_IGNORED
-from tests.chats import function
 from tests.draft_node.http.ask.test_tools import call
 from tests.draft_node.http.fake import USER, Api, ignored_of, refused
 from tests.draft_node.http.speaking import speaking
@@ -19,7 +18,7 @@ FILE = {"type": "file", "file": {"file_data": "AAAA"}}
 SEEN, HEARD, READ = (f"Look:\n[{what} that this model cannot read]" for what in ("an image", "a recording", "a file"))
 CALLING = {"role": "assistant", "tool_calls": [{"id": "c1", **call("shoot", "{}")}]}
 BY_A_TOOL = {"role": "tool", "tool_call_id": "c1"}
-TOOLS = [function("shoot")]
+TOOLS = [{"type": "function", "function": {"name": "shoot"}}]  # without parameters
 ASSISTANT = {"role": "assistant", "content": "A cat."}
 
 
