@@ -39,7 +39,8 @@ class FairQueue:
         """Runs `work` in turn; returns its result or raises its error. Busy if the user would exceed `max_size`.
 
         A user without other work may add work of any size; it counts as at least 1. Between two pieces of work all
-        other tasks of the event loop run, so that work still counts a moment after its result is there. Work whose caller is cancelled runs to its end if it has begun.
+        other tasks of the event loop run, so work counts for a moment after its result is there. Work whose caller is
+        cancelled runs to its end if it has begun.
         """
         if size < self._at_once:
             return work()
