@@ -161,7 +161,7 @@ def profiled(profiles: Profiles) -> tuple[Gpu, CostModel]:
 
 @dataclass(frozen=True)
 class Plan:
-    """How users are served. They write recorded texts of all domains in turn, one each."""
+    """Says how users are served. They write recorded texts of all domains in turn, one each."""
 
     config: Config
     way: Way

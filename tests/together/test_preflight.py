@@ -168,7 +168,7 @@ def test_the_pages_port_is_held_while_the_model_loads_and_refuses_until_it_is_se
 
 
 def test_a_port_may_be_used_again_at_once_after_its_connections_ended() -> None:
-    """What ended lingers in the system for a minute; a node that is started again must not be kept out by that."""
+    """Connections that ended linger in the system for a minute. A node that is started again must not be kept out."""
     with bind("127.0.0.1:0", None) as listener:
         start_listening(listener)
         listener.setblocking(True)

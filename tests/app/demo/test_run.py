@@ -1,5 +1,4 @@
-"""What a demo asks its draft nodes, takes of their answers, and says when something fails. The nodes here are a stub,
-or tiny programs."""
+"""A demo asks its draft nodes, shows their answers, says what fails. The nodes here are a stub, or tiny programs."""
 
 import asyncio
 import json

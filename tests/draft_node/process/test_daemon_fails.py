@@ -1,4 +1,4 @@
-"""What raises in a draft node ends one text by name, and neither the others nor the node; and a node's end in order."""
+"""An exception in a draft node ends one text by name, and neither others nor the node. A node ends in order."""
 
 import asyncio
 from itertools import chain, repeat

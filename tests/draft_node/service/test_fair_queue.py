@@ -113,7 +113,7 @@ async def test_an_error_is_its_own_users_and_the_next_goes_on(bench: Bench) -> N
 
 @run_async
 async def test_the_event_loop_has_a_whole_turn_between_two_pieces(bench: Bench) -> None:
-    """What is ready when a piece ends, and what that makes ready, comes before the next piece begins."""
+    """Tasks that are ready when a piece ends run before the next piece begins, and so do those that they make ready."""
     tasks = [bench.ask("a", "a1"), bench.ask("b", "b1")]
     await until(lambda: bench.begun)
     running = bench.turns._executor.submit(lambda: None)  # behind the piece that runs

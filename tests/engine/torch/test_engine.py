@@ -1,4 +1,4 @@
-"""What of the torch engine `any_engine.py` does not try: a pass that fails, and the memory that it keeps."""
+"""The torch engine survives a failing pass, and keeps its memory. `any_engine.py` has what holds for every engine."""
 
 from unittest.mock import Mock
 

@@ -145,7 +145,7 @@ def part_of(secret: str | dict[str, str], name: str) -> str:
 
 @pytest.mark.parametrize("files", [("compose.yaml",), ("compose.yaml", "compose.keys.yaml")], ids="+".join)
 def test_compose_takes_the_files(files: tuple[str, ...]) -> None:
-    """What is to be true of them, the other tests look up by themselves."""
+    """Other tests look up by themselves what the files have to say."""
     compose = next((words for words in COMPOSES if _answers(words)), None)
     if compose is None:
         pytest.skip("there is neither `docker compose` nor docker-compose")

@@ -21,7 +21,7 @@ EXTRA: dict[str, Any] = {"seed": 7}
 
 
 class City(BaseModel):
-    """What a nonsense model can be held to; short, so that it is complete in time.
+    """A form that a nonsense model can keep; it is short, so that it is complete in time.
 
     Without `forbid` a framework that asks for no strict schema would let it add properties until it is cut.
     """

@@ -41,7 +41,7 @@ def redirects(messages):
 
 
 def farewell(desk):
-    """What it says when it is told to stop."""
+    """Returns what it says when it is told to stop."""
     desk.core.drain()
     return [send.message for send in desk.core.farewell(desk.now)]
 

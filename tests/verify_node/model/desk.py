@@ -32,7 +32,7 @@ def make_target(*, records: bool = False, **options: Any) -> Target:
 
 
 def outcomes_of(*entries: Entry, target: Target | None = None, number: int = 1) -> list[Outcome]:
-    """What a round of these entries brings, of a new target unless one is given."""
+    """Returns the outcomes of a round of these entries, of a new target unless one is given."""
     return (target or make_target()).run(Round(number, entries)).outcomes
 
 

@@ -93,7 +93,7 @@ def test_who_has_just_been_let_in_gives_way_after_those_who_were_served() -> Non
 
 
 def test_first_come_first_served_knows_no_claims_but_age() -> None:
-    """Whoever came last gives way, also where it was let in just now, or because it had waited for too long."""
+    """The session that came last gives way, even if it was let in just now, or because it had waited too long."""
     held = [holder("a"), holder("b", arrived_at=1.0, turn_s=0.0), holder("c", arrived_at=2.0, turn_s=0.0)]
     owned = {"a": 2, "b": 2, "c": 2}
     claims: dict[str, Claim] = {"b": (IN_FIRST_S, 0.0), "c": (ENTERED_OVERDUE, 0.0)}

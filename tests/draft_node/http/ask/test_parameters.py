@@ -157,7 +157,7 @@ def test_without_a_seed_every_choice_has_another(api: Api) -> None:
 
 
 def test_how_long_an_answer_is_that_does_not_say(api: Api) -> None:
-    """Where the node does not, either, chats have room to think."""
+    """Chats have room to think where the node does not say it either."""
     told = Api(max_tokens=150)
     told.complete()
     told.chat()
