@@ -193,7 +193,7 @@ class AnyEngine:
         more = self.start(checkpoint, 1 + engine.pool.page_size)
         size = more.pool.page_size
         more.forward([Chunk("a", text[: size - 1], 0)])
-        with pytest.raises(PoolExhausted, match="needs 2 pages, but 1 of 2"):
+        with pytest.raises(PoolExhausted, match="2 pages are needed, but 1 of 2"):
             more.forward([Chunk("a", text[size - 1 : size + 1], 1), Chunk("b", [1], 1)])
         assert (more.pool.length("a"), "b" in more.pool, more.pool.num_free) == (size - 1, False, 1)
         self.check(more.forward([Chunk("a", text[size - 1 : size + 1], 1)]), expected["a"][size : size + 1])
