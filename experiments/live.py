@@ -73,6 +73,7 @@ class Config(Comparing):
     slower: tuple[float, ...] = ()  # of unequal users: times its own time that each client's draft model takes
     loads: tuple[int, ...] = ()  # of unequal users: texts of each client at once; (): there are no such users
     prompts: str = ""  # a folder; empty: those that come with the project
+    recordings: str = ""  # a file of recorded texts, for the twin; empty: the shipped one
 
     @property
     def kinds(self) -> dict[str, Kind]:
@@ -117,12 +118,13 @@ def experiment(config: Config) -> Outcome:
 def twins(config: Config, runs: Mapping[str, Runs]) -> dict[str, Runs]:
     """The same runs simulated, with what was measured in all runs of a kind of rounds."""
     waiting = [one for own in runs[PAPER].values() for one in own]
+    texts = simulated.recorded(config.target, config.draft, config.domains, config.temperature, config.recordings)
     found: dict[str, Runs] = {}
     for world, kind in config.kinds.items():
         every = [one for own in runs[world].values() for one in own]
         preset = "paper" if world == PAPER else None
         node = VerifyConfig(model=config.target, budget=config.budget, preset=preset)
-        settings = simulated.settings(kind, node, every, waiting)
+        settings = replace(simulated.settings(kind, node, every, waiting, texts), temperature=config.temperature)
         found[world] = {
             policy: [
                 simulated.simulate(replace(settings, policy=policy), config.domains, config.num_rounds, seed)

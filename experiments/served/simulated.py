@@ -2,7 +2,9 @@
 
 All runs in one kind of rounds are measured together, so what differs between its simulated policies is their own doing.
 A drafted token agrees with the probability that its place in a draft had, whatever it is; so no draft model can be more
-certain of one token than of another, as real ones are. A twin has its mean times, and none of the spread.
+certain of one token than of another, as real ones are. Rounds that do not wait verify what is certain, and what was
+measured in them is of that alone: so they replay recorded texts (`texts/recorded.py`) where there are some of this pair
+of models. A twin has its mean times, and none of the spread.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,9 @@ from experiments.served.recorded import Run, Trial, collect, survival
 from experiments.served.running import Kind
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import Settings
+from experiments.simulation.texts import proposals
 from experiments.simulation.texts.acceptance import Acceptance
+from experiments.simulation.texts.recorded import RecordedTexts
 from experiments.simulation.twin import like, line_and_step_s, round_cost
 from experiments.simulation.world import World
 from goodspeed.fair.round_time import Linear
@@ -72,22 +76,43 @@ def _opened(number: int, client: str, opened: OpenSession) -> Opened:
     )
 
 
-def settings(kind: Kind, node: VerifyConfig, runs: Sequence[Run], waiting: Sequence[Run]) -> Settings:
-    """Returns the world of a kind of rounds. runs: in it. waiting: runs in rounds that wait for drafts, whose times
-    tell how long these take."""
+def recorded(
+    target: str, draft_model: str, domains: Sequence[str], temperature: float, recordings: str = ""
+) -> RecordedTexts | None:
+    """Returns recorded texts of each client's domain; None if the file has none of these models.
+
+    recordings: a file; empty: the shipped one.
+    """
+    known = proposals.load(recordings)
+    models = known.title.draft_models
+    has = {text.domain for text in known.texts if text.temperature == temperature}
+    if known.title.target != target or draft_model not in models or not has.issuperset(domains):
+        return None
+    return RecordedTexts([models.index(draft_model)] * len(domains), temperature, 0, recordings, domains)
+
+
+def settings(
+    kind: Kind, node: VerifyConfig, runs: Sequence[Run], waiting: Sequence[Run], texts: RecordedTexts | None = None
+) -> Settings:
+    """Returns the world of a kind of rounds.
+
+    runs: in it. waiting: runs in rounds that wait for drafts, whose times tell how long these take. texts: what rounds
+    that do not wait replay.
+    """
     waits = node.core.rounds == "barrier"
     clients = range(len(runs[0].clients))
     places = [placed(runs, client, node.core.budget, waits=waits) for client in clients]
     sizes = [[size for one in runs for size in one.sizes(client)] for client in clients]
     lines = [line_and_step_s(each for one in waiting for each in one.drafts(client)) for client in clients]
     ratio = any(opened.verification == "ratio" for one in runs for opened in one.sessions.values())
+    replayed = {"acceptance": texts, "ngrams": ("own",), "replays_own": True} if texts and not waits else {}
     return replace(
         like(node.core),
         num_clients=len(clients),
         loads=tuple(kind.loads),
         sizes=lambda client, number: sizes[client][number % len(sizes[client])],
         verification=("ratio",) if ratio else ("match",),
-        acceptance=lambda client, number: places[client],
+        **({"acceptance": lambda client, number: places[client]} | replayed),
         round_cost=round_cost(done for one in runs for done in one.rounds),
         draft_cost=tuple(
             Linear(fixed_s=step_s * factor)

@@ -115,10 +115,10 @@ def round_cost(rounds: Iterable[Round]) -> Linear:
 def line_and_step_s(drafts: Iterable[Drafted]) -> tuple[float, float]:
     """Returns one way's seconds, and those of the draft model's step, from the answers to verdicts by their lengths.
 
-    A draft takes a step to catch up, and one for each token. Answers of one length do not tell ways from steps; then
-    all of it is drafting.
+    A draft takes a step for each token; the first one catches up, too. Answers of one length do not tell ways from
+    steps; then all of it is drafting.
     """
-    made = [(len(one.agreed) + 1, one.answer_s) for one in drafts if one.agreed and one.answer_s > 0]
+    made = [(len(one.agreed), one.answer_s) for one in drafts if one.agreed and one.answer_s > 0]
     if not made:
         return 0.0, 0.0
     steps, seconds = np.array(made).T

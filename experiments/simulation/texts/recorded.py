@@ -117,12 +117,16 @@ class RecordedLookup(PromptLookup):
 class RecordedTexts:
     """The texts of a world: each client has a domain of its own, whose texts come in turn; the seed orders both."""
 
-    def __init__(self, models: Sequence[int], temperature: float, seed: int, recordings: str = "") -> None:
-        """models: of each client, by `Recordings.stand_in`. recordings: a file; empty: the shipped one."""
+    def __init__(
+        self, models: Sequence[int], temperature: float, seed: int, recordings: str = "", domains: Sequence[str] = ()
+    ) -> None:
+        """models: of each client, by `Recordings.stand_in`. recordings: a file; empty: the shipped one. domains: of
+        each client; none: by the seed."""
         known = proposals.load(recordings)
         texts = known.at(temperature)
         self.names = sorted({text.domain for text in texts})
         Random(seed).shuffle(self.names)
+        self.names = list(domains) or self.names
         Random(seed).shuffle(texts)
         self._models = [known.stand_in(model) for model in models]
         self._off_path = {model: known.off_path(model, temperature) for model in set(self._models)}

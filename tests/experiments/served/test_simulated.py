@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.served.running import Kind
-from experiments.served.simulated import placed, settings, simulate
+from experiments.served.simulated import Placed, placed, recorded, settings, simulate
 from experiments.simulation.settings import Settings
 from goodspeed.fair.round_time import Linear
 from verify_node.config import VerifyConfig
@@ -48,7 +48,7 @@ def answered(run):
     """The run with answers as if a step took 4 ms and a way 1 ms, which a simulated one has not."""
 
     def told(one):
-        return msgspec.structs.replace(one, answer_s=0.002 + 0.004 * (len(one.agreed) + 1))
+        return msgspec.structs.replace(one, answer_s=0.002 + 0.004 * len(one.agreed))
 
     rounds = [msgspec.structs.replace(done, drafts=tuple(map(told, done.drafts))) for done in run.rounds]
     return replace(run, rounds=tuple(rounds))
@@ -66,3 +66,19 @@ def test_the_twin_is_as_fast_as_what_was_measured(runs):
     again = replace(found, policy="fixed", draft_cost=TRUE.draft_cost, latency_s=TRUE.latency_s)
     live = np.mean([one.tokens_per_s for one in runs], axis=0)
     assert simulate(again, CLIENTS, ROUNDS, 7).tokens_per_s == pytest.approx(live, rel=0.1)
+
+
+def test_rounds_that_do_not_wait_replay_what_these_models_were_recorded_to_do(runs):
+    pair, domains, default = ("smollm2", "smollm2-draft"), ("sql", "chat"), VerifyConfig(model="smollm2", budget=6)
+    texts = recorded(*pair, domains, 1.0)
+    assert [texts.text(client, number).domain for client in (0, 1) for number in (0, 9)] == ["sql"] * 2 + ["chat"] * 2
+    assert {text.temperature for client in (0, 1) for text in [texts.text(client, 0)]} == {1.0}
+    found, waits = (settings(Kind([]), node, runs, map(answered, runs), texts) for node in (default, PAPER))
+    assert (found.acceptance, found.ngrams, found.replays_own) == (texts, ("own",), True)
+    assert (type(waits.acceptance(0, 0)), waits.ngrams, waits.replays_own) == (Placed, ("off",), False)
+    first = texts.text(0, 0)
+    claim = found.acceptance(0, 0).probabilities(first.prompt_len + 3, 0)
+    assert claim == first.models["smollm2-draft"].claims[3]
+    assert sum(each.num_accepted for done in simulate(found, CLIENTS, 50, 0).rounds for each in done.drafts) > 0
+    others = [(("smollm2", "none"), domains, 1.0), (("m", "smollm2-draft"), domains, 1.0), (pair, ("own",), 1.0)]
+    assert [recorded(*models, *asked) for models, *asked in [*others, (pair, domains, 0.5)]] == [None] * 4
