@@ -61,6 +61,10 @@ class Reports:
         self._heard[told.replica.name] = told.with_load(load and replace(load, told_at=wall)), now
         return is_new
 
+    def has(self, name: str) -> bool:
+        """True if this replica has reported."""
+        return name in self._heard
+
     def forget_all_but(self, names: Sequence[str]) -> None:
         """Drops the reports of all other replicas."""
         self._heard = {name: heard for name, heard in self._heard.items() if name in names}

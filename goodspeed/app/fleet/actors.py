@@ -23,8 +23,9 @@ from goodspeed.fleet.table import Table
 from goodspeed.wire.keys import read_verify_pair
 
 FLEET = "fleet"
-LOOK_S, AGAIN_S, DRAIN_S = 1.0, 5.0, 60.0
-"""Seconds between two checks; before a replica that failed to start is restarted; until a draining replica is ended."""
+LOOK_S, AGAIN_S, DRAIN_S, GRACE_S = 1.0, 5.0, 60.0, 5.0
+"""Seconds between two checks; before a replica that failed to start is restarted; until a draining replica ends itself;
+and from then until it is killed."""
 
 
 class Node:
@@ -78,7 +79,7 @@ class Fleet:
     def __init__(self, record: bytes) -> None:
         self._record, self._config = record, msgspec.json.decode(record, type=Record).config
         self._reports = Reports()
-        self._leaving: set[str] = set()
+        self._leaving: dict[str, float] = {}  # when each is killed, by name
         self._own = ray.get_runtime_context().current_actor
         threading.Thread(target=self._watch, daemon=True).start()
 
@@ -111,8 +112,10 @@ class Fleet:
             self.drain(name)
 
     def drain(self, name: str, timeout_s: float = DRAIN_S) -> None:
-        """Drains a replica, or ends it after timeout_s."""
-        self._leaving.add(name)
+        """Drains a replica, or ends it after timeout_s; at once if it has no process yet."""
+        now = time.monotonic()
+        is_there = self._reports.has(name)
+        self._leaving[name] = now + timeout_s + GRACE_S if is_there else now
         ray.get_actor(name).drain.remote(timeout_s)
 
     def end(self) -> None:
@@ -140,9 +143,11 @@ class Fleet:
         """Drops replicas that have left, and restarts hung ones."""
         found, now = names(), time.monotonic()
         self._reports.forget_all_but(found)
-        self._leaving.intersection_update(found)
-        for name in self._reports.hung(now):
-            ray.kill(ray.get_actor(name), no_restart=name in self._leaving)
+        self._leaving = {name: at for name, at in self._leaving.items() if name in found}
+        late = [name for name, kill_at in self._leaving.items() if now >= kill_at]
+        for name in {*late, *self._reports.hung(now)}:
+            with suppress(ValueError):  # Ray has dropped it already
+                ray.kill(ray.get_actor(name), no_restart=name in self._leaving)
 
 
 def begin(kind: type[Any], name: str, *arguments: Any, **options: Any) -> Any:

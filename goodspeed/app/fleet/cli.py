@@ -20,7 +20,7 @@ import msgspec
 
 from goodspeed.app.fleet import head
 from goodspeed.app.fleet.head import Record
-from goodspeed.app.fleet.options import NAME, WHAT_NAME, UpConfig
+from goodspeed.app.fleet.options import NAME, WHAT_NAME, WILDCARDS, UpConfig
 from goodspeed.errors import ConfigError, ProcessError, need, reason
 from goodspeed.fleet.keeping import free_names, number_of
 from goodspeed.fleet.replicas import MAX_REPLICAS
@@ -117,6 +117,9 @@ def _check(record: Record, reporter: Reporter) -> None:
     """Raises ConfigError for a fleet that cannot be started."""
     config = record.config
     _remains(config.name)
+    if config.address is None and config.host in WILDCARDS:
+        what = "draft nodes learn this address of each replica from the others"
+        raise ConfigError(f"--host {config.host}: {what}; give the address by which they reach this machine")
     if config.address is not None and not record.is_there:
         raise ConfigError(f"--address {config.address}: nobody listens there; `ray start --head` tells its address")
     verify = import_module("verify_node.cli")

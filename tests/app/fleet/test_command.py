@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -71,7 +72,11 @@ UP = ("up", "--model", "tiny-target")
         (("down", "--name", "x"), "no fleet 'x' is up"),
         (("status", "--name", "../x"), "no fleet '../x' is up"),
         ((*UP, "--name", "../x"), "--name '../x' is unknown; it must be the fleet's name: up to 32 letters"),
-        ((*UP, "--host", "0.0.0.0"), "listening at tcp://0.0.0.0:5555 needs keys"),
+        ((*UP, "--host", "10.0.0.5"), "listening at tcp://10.0.0.5:5555 needs keys"),
+        (
+            (*UP, "--host", "0.0.0.0", "--trusted-network"),
+            "--host 0.0.0.0: draft nodes learn this address of",
+        ),
         ((*UP, "--key", "x"), "--key FILE needs --enrolled FOLDER, and vice versa"),
         ((*UP, "--key", "none.key", "--enrolled", "x"), "--key none.key: cannot read it"),
         ((*UP, "--http", "9000"), "--http '9000'"),
@@ -317,7 +322,7 @@ def test_a_replica_that_still_drains_keeps_its_ports(run: Run, gone: Record, mon
     assert run("scale", "3")[0] == 0
 
 
-@pytest.mark.parametrize("leaving", [set(), {"replica-1"}])
+@pytest.mark.parametrize("leaving", [{}, {"replica-1": 60.0}])
 def test_a_replica_that_died_while_it_drained_does_not_come_back(leaving, monkeypatch) -> None:
     ended = Mock()
     monkeypatch.setattr(ray, "get_actor", lambda name: name)
@@ -329,10 +334,33 @@ def test_a_replica_that_died_while_it_drained_does_not_come_back(leaving, monkey
         assert ended.called == (pid == 8 and bool(leaving))
 
 
+def test_a_replica_that_does_not_drain_in_time_or_has_no_process_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray queues what is asked of a replica for which it has no room."""
+    killed, names = Mock(), ["replica-1", "replica-2", "replica-3"]
+    monkeypatch.setattr(ray, "get_actor", Mock())
+    monkeypatch.setattr(ray, "kill", lambda actor, no_restart: killed(no_restart))
+    monkeypatch.setattr(actors, "names", lambda: names)
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(time, "monotonic", lambda: clock.now)
+    fleet = object.__new__(actors.Fleet)  # without its thread
+    fleet._reports, fleet._leaving = Reports(), {}
+    fleet._reports.hear(Report(Replica("replica-2", "tcp://127.0.0.1:2"), "ready", 1), clock.now, 0.0)
+    fleet.drain("replica-2", 60.0)
+    fleet.look_after()
+    assert not killed.called
+    fleet.drain("replica-3", 60.0)
+    fleet.look_after()
+    killed.assert_called_once_with(True)
+    names.remove("replica-3")
+    clock.now = 166.0
+    fleet.look_after()
+    assert (killed.call_count, list(fleet._leaving)) == (2, ["replica-2"])
+
+
 def test_who_leaves_drains_before_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(actors, "names", lambda: ["replica-1", "replica-2"])
     fleet = object.__new__(actors.Fleet)  # without its thread
-    fleet._reports, fleet._leaving = Reports(), {"replica-2"}
+    fleet._reports, fleet._leaving = Reports(), {"replica-2": 60.0}
     for name in actors.names():
         fleet._reports.hear(Report(Replica(name, f"tcp://127.0.0.1:{name[-1]}"), "ready", 1), 0.0, 0.0)
     assert [one["state"] for one in msgspec.json.decode(fleet.status())] == ["ready", "draining"]
