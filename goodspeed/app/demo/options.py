@@ -23,6 +23,9 @@ DRAFT_MODELS = {
 }
 """Draft models by target, one for each draft node; beside other targets four draft nodes have none."""
 
+OF_PRESET: dict[str, tuple[str, ...]] = {TARGET: ("smollm2-draft",) * 4}
+"""Instead of these, since the preset refuses draft nodes without a model."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DemoConfig(Settings):
@@ -71,10 +74,12 @@ class DemoConfig(Settings):
                 raise CheckpointError(f"{error}; or see the demo with --model {WITHOUT_PACKAGES}") from None
 
     def draft_model_names(self) -> list[str]:
-        """Returns the draft models by draft node. By default the preset has none without a model, which it refuses."""
+        """Returns the draft models by draft node."""
         if self.draft_models is None:
             names = DRAFT_MODELS.get(self.model, (NO_MODEL,) * 4)
-            return [name for name in names if self.preset is None or name != NO_MODEL]
+            if self.preset is not None:
+                return list(OF_PRESET.get(self.model) or (name for name in names if name != NO_MODEL))
+            return list(names)
         return [name.strip() for name in self.draft_models.split(",") if name.strip()]
 
 
@@ -107,7 +112,8 @@ def clients(config: DemoConfig) -> list[Client]:
     """Returns the clients; client i gets prompt i and draft node i, modulo their numbers."""
     lines, names = prompts.read_file(config.prompts or QUESTIONS), config.draft_model_names()
     if not names:
-        raise ConfigError("--draft-models names no model; give one for each draft node")
+        why = "--draft-models names none" if config.draft_models is not None else f"--preset {config.preset} needs some"
+        raise ConfigError(f"no draft models: {why}; give one for each draft node, as in --draft-models NAME,NAME")
     found = []
     for index in range(config.clients):
         line, node = lines[index % len(lines)], index % len(names)

@@ -19,7 +19,10 @@ BESIDE = (".json", ".jinja", ".txt", ".model")
 """Endings of a checkpoint's files beside its weights."""
 
 WANTED = [f"*{ending}" for ending in (".safetensors", *BESIDE)]
-"""Files to download from the hub: no pickles, no code."""
+"""Files to download from the hub, the weights first: no pickles, no code."""
+
+HUB_NAME = re.compile(r"(?!\.)[\w.-]+/[\w.-]+")
+"""OWNER/NAME."""
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 """Weights in one file, or the index of several files (shards)."""
@@ -61,6 +64,15 @@ def _unreadable(name: str, error: PermissionError) -> CheckpointError:
     return CheckpointError(f"{name}: {reason(error)}; let this user read the folder and its files")
 
 
+def find_tokenizer_folder(name: str) -> Path | None:
+    """Returns the folder with the tokenizer of a hub's model, downloaded without weights if necessary.
+
+    None for a name of another form, or a path that exists.
+    """
+    is_hub_name = HUB_NAME.fullmatch(name) and not os.path.exists(name)  # noqa: PTH110 (pathlib's raises for long ones)
+    return _from_hub(name, lambda *_: None, weights=False) if is_hub_name else None
+
+
 def has_tokenizer(folder: Path) -> bool:
     return any(next(folder.glob(pattern), None) for pattern in TOKENIZER_FILES)
 
@@ -72,20 +84,20 @@ def snapshot_download(name: str, **options: Any) -> str:
     return str(download(name, **options))
 
 
-def _from_hub(name: str, say: Callable[..., None]) -> Path:
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name) or name.startswith("."):
+def _from_hub(name: str, say: Callable[..., None], *, weights: bool = True) -> Path:
+    if not HUB_NAME.fullmatch(name):
         raise _unknown(name, "no such folder exists, and hub names have the form OWNER/NAME")
     try:
         folder = Path(snapshot_download(name, local_files_only=True))
-        weights_known = (folder / SINGLE).exists() or (folder / INDEX).exists()
+        weights_known = not weights or (folder / SINGLE).exists() or (folder / INDEX).exists()
         is_readable = (folder / "config.json").exists() and has_tokenizer(folder)
-        if weights_known and is_readable and not _missing_shards(name, folder):  # else resume an interrupted download
-            return folder
+        if weights_known and is_readable and not (weights and _missing_shards(name, folder)):
+            return folder  # else resume an interrupted download
     except Exception:  # not on this machine, for any reason: ask the hub
         pass
     say("downloading %s ...", name)
     try:
-        return Path(snapshot_download(name, allow_patterns=WANTED, etag_timeout=5))
+        return Path(snapshot_download(name, allow_patterns=WANTED[not weights :], etag_timeout=5))
     except Exception as error:
         if (why := _why_denied(error)) is not None:
             raise CheckpointError(f"model {name!r} {why} (docs/MODELS.md)") from error

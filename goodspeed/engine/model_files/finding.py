@@ -12,7 +12,12 @@ from typing import Literal, TypeAlias
 from goodspeed.embedded import models
 from goodspeed.engine.gguf import shape, vocabulary
 from goodspeed.engine.gguf.file import GgufFile, read
-from goodspeed.engine.model_files.checkpoint_folder import find_folder, read_config, refuse_pointer
+from goodspeed.engine.model_files.checkpoint_folder import (
+    find_folder,
+    find_tokenizer_folder,
+    read_config,
+    refuse_pointer,
+)
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError, ConfigError, need, reason
@@ -94,15 +99,18 @@ def find_tokenizer(name: str) -> None:
     """Raises CheckpointError if `load_tokenizer` would find no tokenizer. name: of --tokenizer."""
     if models.is_gguf(name):
         _checked(name, f"--tokenizer {name}")
-    else:
+    elif find_tokenizer_folder(name) is None:
         tokenizer_folder.find(name)
 
 
 def load_tokenizer(name: str) -> Vocabulary:
-    """Loads a tokenizer without its model: of an embedded model, a folder with tokenizer.json, or a GGUF file."""
-    if not models.is_gguf(name):
-        return tokenizer_folder.load(name)
-    return vocabulary.load(read(models.gguf_file(name), name))
+    """Loads a tokenizer without its model: of an embedded model, a folder with tokenizer.json, the hub, or a GGUF
+    file."""
+    if models.is_gguf(name):
+        return vocabulary.load(read(models.gguf_file(name), name))
+    if (folder := find_tokenizer_folder(name)) is not None:
+        return tokenizer_folder.of_folder(name, folder, f"--tokenizer {name}")
+    return tokenizer_folder.load(name)
 
 
 def _checked(name: str, shown: str = "") -> tuple[Path, GgufFile]:

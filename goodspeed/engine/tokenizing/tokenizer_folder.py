@@ -17,7 +17,8 @@ from goodspeed.errors import CheckpointError, GoodSpeedError, first_line
 FILE = "tokenizer.json"
 
 SIBLINGS = (
-    f"an embedded model's name ({', '.join((*models.NAMES, *models.GGUF_NAMES))}), a GGUF file or a folder with {FILE}"
+    f"an embedded model's name ({', '.join((*models.NAMES, *models.GGUF_NAMES))}), a GGUF file, a folder with {FILE}, "
+    "or a hub name"
 )
 
 

@@ -67,8 +67,11 @@ def test_the_preset_is_one_switch_for_all_nodes_and_has_no_draft_node_without_a_
     assert [node.model for node in drafting(config)] == ["tiny-draft-s", "tiny-draft-m", "tiny-draft-p"]
     assert verifying(config).preset == "paper"
     assert verifying(DemoConfig()).preset is None
-    with pytest.raises(ConfigError, match="--draft-models names no model; give one for each"):
+    assert [node.model for node in drafting(DemoConfig(preset="paper"))] == ["smollm2-draft"] * 4
+    with pytest.raises(ConfigError, match=r"^no draft models: --preset paper needs some; give one for each"):
         clients(DemoConfig(preset="paper", model="some/name"))
+    with pytest.raises(ConfigError, match=r"^no draft models: --draft-models names none; give"):
+        clients(DemoConfig(draft_models=" , "))
 
 
 def test_nodes_take_options_of_their_own() -> None:

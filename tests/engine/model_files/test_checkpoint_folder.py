@@ -11,7 +11,8 @@ import pytest
 from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
 from safetensors.numpy import save_file
 
-from goodspeed.engine.model_files import checkpoint_folder
+from goodspeed.embedded import models
+from goodspeed.engine.model_files import checkpoint_folder, finding
 from goodspeed.errors import CheckpointError
 
 SHARDS = ("model-1-of-3.safetensors", "model-2-of-3.safetensors", "model-3-of-3.safetensors")
@@ -67,6 +68,28 @@ def test_an_interrupted_download_is_completed(folder, hub, interrupt):
     assert checkpoint_folder.find_folder("someone/something") == folder
     assert hub == ["someone/something"]
     assert all((folder / name).exists() for name in (*SHARDS, "config.json", "tokenizer.json"))
+
+
+def test_of_a_tokenizer_no_weights_are_downloaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def snapshot_download(name: str, *, local_files_only: bool = False, **options: Any) -> str:
+        if not local_files_only:
+            asked.append(options["allow_patterns"])
+            tiny_draft = models.path("tiny-draft-s")
+            for file in ("tokenizer.json", "tokenizer_config.json"):
+                (folder / file).write_bytes((tiny_draft / file).read_bytes())
+        return str(folder)
+
+    monkeypatch.setattr(checkpoint_folder, "snapshot_download", snapshot_download)
+    for name in (*SHARDS, checkpoint_folder.INDEX, "tokenizer.json"):
+        (folder / name).unlink()
+    finding.find_tokenizer("someone/something")
+    assert asked == [["*.json", "*.jinja", "*.txt", "*.model"]]
+    found, same = finding.load_tokenizer("someone/something"), finding.load_tokenizer("tiny-draft-s")
+    assert (len(asked), found.tokenizer_fingerprint) == (1, same.tokenizer_fingerprint)
+    for other in ("tiny-draft-s", str(folder), "../something", "a/b/c", ""):
+        assert checkpoint_folder.find_tokenizer_folder(other) is None
 
 
 def test_a_download_is_said_before_it_begins(folder: Path, hub: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
