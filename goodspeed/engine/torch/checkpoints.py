@@ -230,7 +230,7 @@ def _loading(name: str) -> Iterator[None]:
     try:
         with naming(name):
             yield
-    except GoodSpeedError:
+    except (GoodSpeedError, torch.OutOfMemoryError):
         raise
     except Exception as error:
         what = f"{name}: the model cannot be loaded ({first_line(error)})"

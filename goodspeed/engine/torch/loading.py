@@ -4,6 +4,8 @@ This module is the engine `torch` (`engines.EngineKind`).
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,21 +20,33 @@ from goodspeed.engine.torch.fused_llama import can_fuse
 from goodspeed.engine.torch.kv_cache import bytes_per_page
 from goodspeed.engine.torch.passes import Others
 from goodspeed.engine.torch.trial import WITHOUT_KERNEL, check_kernel, check_logits, kv_shapes
-from goodspeed.errors import UnsupportedModelError
+from goodspeed.errors import ConfigError, UnsupportedModelError
 
 log = logging.getLogger(__name__)
 
 
 def load(name: str, *, num_threads: int = 1, **options: Any) -> Checkpoint:
     """Loads a model; see `checkpoints.load`. num_threads: torch has them already (`engines.set_threads`)."""
-    return checkpoints.load(name, **options)
+    with _on_device(name):
+        return checkpoints.load(name, **options)
 
 
 def start(checkpoint: Checkpoint, *, others: Others | None = None, **size: Any) -> TorchEngine:
     """Returns the engine; see `TorchEngine`."""
-    engine = TorchEngine(checkpoint, try_model(checkpoint, is_split=others is not None), others=others, **size)
-    engine.prepare()
-    return engine
+    with _on_device(checkpoint.name):
+        engine = TorchEngine(checkpoint, try_model(checkpoint, is_split=others is not None), others=others, **size)
+        engine.prepare()
+        return engine
+
+
+@contextmanager
+def _on_device(name: str) -> Iterator[None]:
+    """Raises ConfigError for a model that the device has no memory for."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        what = f"{name}: the GPU has too little free memory for the model"
+        raise ConfigError(f"{what}; free some, or use a smaller or quantised model, or --tp") from error
 
 
 def token_bytes(checkpoint: Checkpoint) -> int:

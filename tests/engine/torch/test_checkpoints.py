@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -15,8 +16,9 @@ from goodspeed.constraint.tokens import TokenTable
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.text import encode_prompt
-from goodspeed.engine.torch import checkpoints
+from goodspeed.engine.torch import checkpoints, loading
 from goodspeed.engine.torch.loading import start
+from goodspeed.engine.torch.quantized import loading as quantized
 from goodspeed.errors import CheckpointError, ConfigError, ConstraintError, PromptError
 from goodspeed.wire.generation import Constraint
 from tests.engine.conftest import Save, make_tokenizer
@@ -36,6 +38,21 @@ def test_what_a_checkpoint_tells(save_checkpoint: Save) -> None:
     assert (found.device, found.dtype, found.model.training) == (torch.device("cpu"), torch.float32, False)
     assert not any(weight.requires_grad for weight in found.model.parameters())
     assert found.tokenizer_fingerprint == checkpoints.load_vocabulary(str(folder)).tokenizer_fingerprint
+
+
+def test_a_gpu_without_memory_for_the_model_is_told(save_checkpoint: Save, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, says = save_checkpoint(), "the GPU has too little free memory for the model; free some, or use a smaller"
+    found = loading.load(str(folder))
+    full = Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"))
+    for holder, name in ((quantized, "load_model"), (torch.nn.Module, "to"), (loading, "try_model")):
+        monkeypatch.setattr(holder, name, full)
+    with pytest.raises(ConfigError, match=says):
+        loading.load(str(folder))
+    with pytest.raises(ConfigError, match=says):
+        loading.start(found, num_pages=4)
+    monkeypatch.setattr(checkpoints, "read_group_size", lambda raw: 128)  # AWQ's weights are filled on the device
+    with pytest.raises(ConfigError, match=says):
+        loading.load(str(folder))
 
 
 def test_ends_that_the_tokenizer_lacks_are_left_out(save_checkpoint: Save) -> None:
