@@ -76,7 +76,9 @@ class OutputProcessor:
         prompt, stops = generation.prompt, generation.stop
         is_trimmed = leaves_blank(tokenizer, prompt, chat=generation.is_chat)
         is_thinking = reasoning_state(tokenizer, prompt, parser) == "open"
-        self._stream = TextStream(tokenizer, texts.special if parser.hidden is None else parser.hidden)
+        hidden = texts.special if parser.hidden is None else parser.hidden
+        is_new = generation.is_chat and parser.continued is None  # a message of its own
+        self._stream = TextStream(tokenizer, hidden, before=() if is_new else prompt)
         self._parser = Parser(parser, is_thinking=is_thinking)
         self._closes = parser.closes
         self._all_stops = stops

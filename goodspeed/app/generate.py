@@ -83,7 +83,7 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", *, shows: bool = 
     engine = engines.start(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
     asked = SamplingRequest(temperature=config.temperature, seed=config.seed).filled(config.node_sampling)
     sampling, stops, rules = asked.resolve(sampling_defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
-    stream, finder = TextStream(tokenizer), StopFinder(stops)
+    stream, finder = TextStream(tokenizer, before=() if config.chat else prompt_ids), StopFinder(stops)
     leading = LeadingWhitespace(is_left_out=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
     pieces, token_ids = list[str](), list[int]()
     started = time.perf_counter()

@@ -156,8 +156,9 @@ def _add(item: AnyItem, turns: Turns, place: str) -> None:
     match item:
         case InputMessage(role="assistant"):
             text = text_of(item.content)
-            if turns.messages and turns.messages[-1].keys() == {"role", "reasoning_content"}:
-                turns.messages[-1]["content"] = text
+            last = turns.messages[-1] if turns.messages else {"role": ""}
+            if last["role"] == "assistant" and "content" not in last:
+                last["content"] = text
             else:
                 turns.add(place, "assistant", content=text)
         case InputMessage():

@@ -15,6 +15,10 @@ MAX_PENDING = 16
 """Most tokens that are decoded again and again while their text never ends in a complete character."""
 
 
+MAX_BEFORE = 8
+"""Most tokens of a prompt that are decoded before the first token of its continuation."""
+
+
 class TextStream:
     """Text of a growing list of tokens; `push` returns the new text that is certain, `end` the rest.
 
@@ -22,14 +26,18 @@ class TextStream:
     the tokens of the newest complete text are decoded again, with those that follow.
     """
 
-    def __init__(self, tokenizer: Any, hidden: Collection[int] | None = None) -> None:
-        """hidden: special tokens that are not part of the text; None: all of them."""
+    def __init__(self, tokenizer: Any, hidden: Collection[int] | None = None, before: Sequence[int] = ()) -> None:
+        """hidden: special tokens that are not part of the text; None: all of them. before: the tokens that the text
+        continues; else its first space may be stripped."""
         self._tokenizer = tokenizer
         self._hidden = special_ids(tokenizer) if hidden is None else hidden
         self._context: list[int] = []  # tokens of the newest complete text; earlier ones change no later text
         self._context_text = ""
         self._pending: list[int] = []  # tokens since then
         self._num_given = 0  # characters of their text already returned
+        self._begin_after([token for token in before[-MAX_BEFORE:] if token not in self._hidden], [])
+        if self._context_text.endswith(REPLACEMENT):  # cut within a character
+            self._begin_after([], [])
 
     def push(self, tokens: Sequence[int]) -> str:
         """Returns the text that these tokens complete."""

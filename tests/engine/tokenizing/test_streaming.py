@@ -55,6 +55,19 @@ def test_a_decoder_that_joins_tokens_gives_the_text_of_all_of_them(parts: list[l
     assert "".join([*pieces, stream.end()]) == decode(joining(), ids)
 
 
+@given(joined, joined)
+@example([[257], [259]], [[257], [259]])
+@example([[0]], [[257]])
+@example([[1 + "日".encode()[0]]], [[257]])  # the prompt ends within a character
+def test_a_prompt_and_its_continuation_are_the_text_of_both(prompt: list[list[int]], parts: list[list[int]]) -> None:
+    before, ids = ([token for part in both for token in part] for both in (prompt, parts))
+    text, whole = decode(joining(), before), decode(joining(), before + ids)
+    stream = TextStream(joining(), before=before)
+    pieces = [stream.push([token]) for token in ids]
+    if not text.endswith("\ufffd") and whole.startswith(text) and "\ufffd" not in whole:
+        assert text + "".join([*pieces, stream.end()]) == whole
+
+
 @given(streams, st.integers(1, 5))
 def test_any_tokens_give_the_text_of_all_of_them(ids: list[int], at_once: int) -> None:
     stream = TextStream(tokenizer())

@@ -133,6 +133,23 @@ def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
     assert api.service.prompts == [api.prompt] * 2
 
 
+def test_text_after_a_call_does_not_part_it_from_its_result() -> None:
+    api, user = speaking(), {"role": "user", "content": "Oslo?"}
+    call = {"name": "weather", "arguments": '{"city": "Oslo"}'}
+    items = [
+        user,
+        {"type": "function_call", "call_id": "c1", **call},
+        {"type": "message", "role": "assistant", "content": "Wait."},
+        {"type": "function_call_output", "call_id": "c1", "output": "3 degrees"},
+    ]
+    assert respond(api, input=items, **TOOLS).status_code == 200
+    calls = [{"id": "c1", "type": "function", "function": call}]
+    turn = {"role": "assistant", "content": "Wait.", "tool_calls": calls}
+    told = {"role": "tool", "tool_call_id": "c1", "content": "3 degrees"}
+    assert api.chat(messages=[user, turn, told], tools=TOOLS_OF_CHATS).status_code == 200
+    assert api.service.prompts == [api.prompt] * 2
+
+
 @pytest.mark.parametrize(
     "item",
     [
