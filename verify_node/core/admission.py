@@ -66,8 +66,9 @@ class Admission:
 
         A promise that ended later refuses nothing, even if the opening arrives again.
         """
-        begins, before = not session.opened.committed, session.promised
-        is_refused = begins and before is None and not promised and session.opened.otherwise == "refuse"
+        begins = not session.opened.committed
+        is_refused = begins and session.promised is None and not promised and session.opened.otherwise == "refuse"
+        before = session.was_promised if session.promised is None else session.promised
         if begins and session.deadline is not None and (before is None or promised > before):
             if promised:
                 self._counts.decided(session.deadline, "promised" if before is None else "later")

@@ -78,7 +78,8 @@ class Counts:
             client.count_draft(source, num_drafted, num_accepted)
             self.drafted_by[source] += num_drafted
             self.accepted_by[source] += num_accepted
-        if move.session.finished and (deadline := move.session.deadline) is not None:
+        deadline = move.session.deadline
+        if move.session.finished and deadline is not None and not move.session.was_judged:
             self._judged(deadline, move.session)
         num_others, num_right = move.num_alternatives
         self.num_alternatives += num_others

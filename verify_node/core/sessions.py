@@ -66,7 +66,8 @@ class Sessions(Mapping[bytes, Session]):
         self._pool = pool
         self._welcome, self._slo_terms = welcome, slo_terms
         self._open: dict[bytes, Session] = {}
-        self._released: dict[bytes, bool] = {}  # closed sessions with pages to free; True: cached pages stay in use
+        self._released: dict[bytes, Session | None] = {}
+        """Ids of closed sessions whose pages are to be freed, with the session if none of its text stays cached."""
         self._num_opened = 0
         self.story = Story()
 
@@ -184,7 +185,7 @@ class Sessions(Mapping[bytes, Session]):
         """
         del self._open[session.session_id]
         self.story.note(session.session_id, "drop", len(session.tokens), session.phase)
-        self._released[session.session_id] = session.shares or may_return
+        self._released[session.session_id] = None if session.shares or may_return else session
 
     def expire(self, now: float, round_s: float) -> list[Session]:
         """Drops forgotten and stuck sessions; returns the stuck ones. round_s: duration of a round."""
@@ -213,9 +214,9 @@ class Sessions(Mapping[bytes, Session]):
 
     def free_released(self) -> None:
         """Frees the pages of closed sessions; to be called only while no round is in flight."""
-        for session_id, is_kept in self._released.items():
-            if not is_kept:
-                self._pool.withdraw(session_id)
+        for session_id, forgotten in self._released.items():
+            if forgotten is not None:
+                self._pool.forget(session_id, forgotten.prefix_scope, forgotten.tokens)
             self._pool.free(session_id)
             self._release_constraints(session_id)
         self._released.clear()
@@ -241,7 +242,7 @@ class Sessions(Mapping[bytes, Session]):
         """Passes a reopened session its predecessor's age, estimates, and if it keeps its place the valid pages."""
         new.continue_from(old)
         if in_flight or old.session_id in self._released:
-            self._released.setdefault(old.session_id, True)
+            self._released.setdefault(old.session_id, None)
             return
         right = min(self._pool.length(old.session_id), new.most_cached) if new.goes_on(old) else 0
         if self._pool.truncate(new.session_id, right) == 0:

@@ -286,6 +286,8 @@ class _Packing:
         """
         allotted, left = self.allotment.prefill.get(session.session_id, prefill + 1), self.tokens - self.kept_free
         num_tokens = min(allotted, left, self._prompt_rows(session) + 1)
+        if session.session_id in self.allotment.held:  # the allotment may count tokens that are cached
+            num_tokens = min(num_tokens, prefill)
         if num_tokens <= prefill:
             return make_chunk(session, cached, num_tokens) if num_tokens > 0 else None
         room = min(self.budget, left - num_tokens)

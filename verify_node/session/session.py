@@ -65,6 +65,8 @@ class Session:
     prompt_logprobs: list[TokenLogprobs] | None = field(init=False)  # of what is prefilled; None: not asked, or acked
     deadline: Deadline | None = None  # None: no objectives
     promised: bool | None = None  # whether its objectives are promised; None: undecided
+    was_promised: bool | None = None  # whether they were the last time that this was decided before it was reopened
+    was_judged: bool = False  # its text was complete before it was reopened
     prefix_scope: bytes = b""  # sessions of the same scope share prefilled pages; empty: none are shared or retained
     story: Story = field(default_factory=Story)  # of all sessions
     num_cached: int | None = None  # prompt tokens that were cached before its first round; None before that
@@ -237,6 +239,8 @@ class Session:
         self.admitted = old.admitted
         if self._has_text_of(old):
             self.num_known = max(old.num_known, len(old.tokens))
+            self.was_judged = old.was_judged or old.finished
+            self.was_promised = old.was_promised if old.promised is None else old.promised
         if self.goes_on(old):
             self.arrived_at, self.num_returns = old.arrived_at, old.num_returns + 1
         self.acceptance, self.acceptance_bound = old.acceptance, old.acceptance_bound

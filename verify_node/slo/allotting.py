@@ -34,6 +34,7 @@ class Allotment(NamedTuple):
     rank: tuple[bytes, ...]  # order of entry: decoding sessions, then prompts, each by due time
     reserved: frozenset[bytes]  # sessions that are never preempted: all promised ones
     floor: Mapping[bytes, int] = NO_FLOOR  # tokens that stay free for best effort, by session in the order of service
+    held: frozenset[bytes] = frozenset()  # sessions whose final prompt token does not enter, whatever is cached
 
     def room(self, num_ready: int) -> int | None:
         """Returns the drafted tokens that fit beside promised prompts and a token per session; None: unbounded."""
@@ -84,13 +85,14 @@ def allot(
     num_kept = sum(kept_free.values())
     left = room - len(decoding) - num_kept
     running = Decoding.of(tpots(decoding, now))
-    prefill = _prefill(prompts, _held(present, running, prompts, now, round_s, left, rounds), left)
+    held = _held(present, running, prompts, now, round_s, left, rounds)
+    prefill = _prefill(prompts, held, left)
     round_tokens = None if room == inf else int(room)
     if round_tokens is not None:
         own = min(round_tokens, len(decoding) + sum(prefill.values()))
         round_tokens = own + max(num_kept, rounds.beside(round_s, own, others))
     rank = tuple(one.session_id for one in (*decoding, *prompts))
-    return Allotment(round_tokens, prefill, rank, frozenset(promised), kept_free)
+    return Allotment(round_tokens, prefill, rank, frozenset(promised), kept_free, frozenset(held))
 
 
 def _round_s(

@@ -198,6 +198,14 @@ class PagePool:
             for page in self.table(key).tolist():
                 self._prefix_cache.withdraw(page)
 
+    def forget(self, key: Hashable, scope: bytes, tokens: Sequence[int]) -> None:
+        """Removes a session's text from the prefix cache, with the pages that it had when it was freed. scope: its own
+        alone."""
+        self.withdraw(key)
+        for page in self._prefix_cache.find(self.digests(key, scope, tokens)):
+            if self._prefix_cache.drop_unused(page):
+                self._freed.append(page)
+
     def references(self, page: int) -> int:
         return self._prefix_cache.references(page)
 

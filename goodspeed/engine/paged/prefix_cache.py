@@ -138,6 +138,14 @@ class PrefixCache:
             return False
         return True
 
+    def drop_unused(self, page: int) -> bool:
+        """Removes a page from the cache if no session uses it. True if it did: the page is free."""
+        if page not in self._unused:
+            return False
+        del self._unused[page]
+        self.withdraw(page)
+        return True
+
     def evict(self, number: int) -> list[int]:
         """Evicts up to `number` unused pages, those released longest ago first; the returned pages are free."""
         pages = [self._unused.popitem(last=False)[0] for _ in range(min(number, len(self._unused)))]

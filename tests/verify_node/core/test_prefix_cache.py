@@ -111,6 +111,20 @@ def test_what_nobody_can_find_any_more_is_not_kept(ends: str, salt: bytes, num_k
     assert desk.core.pool.num_free == desk.core.pool.num_pages
 
 
+def test_what_was_read_before_a_preemption_is_not_kept_either() -> None:
+    desk = desk_of(num_pages=16)
+    open_one(desk, 1, prompt=(1, 2, 3, 4, 5), max_tokens=30)
+    open_one(desk, 2, salt=b"", max_tokens=20)
+    while not desk.core.counts.num_preempted:
+        desk.round()
+        desk.acknowledge()
+    assert (desk.core.pool.length(session_id(2)), desk.core.pool.num_unused > 0) == (0, True)
+    desk.up("a", Close(session_id(2), 1))
+    desk.round()
+    assert desk.core.pool.num_unused == 0
+    assert desk.core.pool.num_free == desk.core.pool.num_pages - len(desk.core.pool.table(session_id(1)))
+
+
 def test_texts_that_share_with_none_push_no_shared_prompt_out() -> None:
     desk = desk_of(num_pages=40)
     write(desk, 1)

@@ -82,6 +82,20 @@ def test_texts_are_judged_when_they_are_complete(desk: Desk, tier: str, round_s:
     assert (dict(counts.num_attained), dict(counts.violations)) == (attained, late)
 
 
+def test_a_complete_text_that_is_opened_again_is_judged_once(desk: Desk) -> None:
+    """Its last verdict was lost, again and again."""
+    session = writing(desk, Slo(CHAT), max_tokens=6)
+    while not session.finished:
+        desk.round()
+        desk.acknowledge(1)
+    text = tuple(session.tokens[3:])
+    for epoch in (2, 3):
+        desk.open(epoch=epoch, committed=text[:-1], slo=Slo(CHAT), max_tokens=6)
+        desk.round()
+        assert (desk.session().finished, tuple(desk.session().tokens[3:])) == (True, text)
+    assert (dict(desk.core.counts.num_attained), desk.core.counts.num_tokens) == ({"chat": 1}, 6)
+
+
 def test_a_text_that_waits_for_its_draft_node_waits_for_the_network(desk: Desk) -> None:
     session = writing(desk, Slo(CHAT), max_tokens=60)
     while desk.round():

@@ -402,6 +402,31 @@ def test_a_held_prompt_is_held_by_the_round_too(desk: Desk) -> None:
     assert pack(sessions, desk.core.pool, drafted={}, allotment=allotment).entries == ()
 
 
+@pytest.mark.parametrize(("salt", "fed_tokens"), [(b"alice", 1), (b"bob", 29)])
+def test_the_final_token_of_a_held_prompt_is_held_also_where_more_is_cached_than_was_thought(salt, fed_tokens) -> None:
+    prompt = tuple(range(1, 31))  # seven pages are cached
+    desk = promising("a", num_pages=100)
+    ask(desk, 1, None, prompt=prompt, cache_salt=b"alice")
+    serve(desk)
+    ask(desk, 2, prompt=prompt, cache_salt=salt)
+    key = session_id(2)
+    allotment = Allotment(100, {key: 29}, (key,), frozenset({key}), held=frozenset({key}))
+    [entry] = pack([desk.session(2)], desk.core.pool, drafted={}, allotment=allotment).entries
+    assert (entry.samples, len(entry.tokens)) == (False, fed_tokens)
+
+
+def test_a_text_that_is_opened_again_before_its_first_token_is_one_promise() -> None:
+    desk = promising("a")
+    for number in range(1, 5):
+        ask(desk, number, max_tokens=60)
+    for epoch in (2, 3):
+        desk.core.admit(desk.now)
+        for number in range(1, 5):
+            ask(desk, number, max_tokens=60, epoch=epoch)
+    desk.core.admit(desk.now)
+    assert desk.core.counts.promises == {(OTHER, "promised"): 3, (OTHER, "declined"): 1}
+
+
 # -- a client's share of promises is bounded while another client asks for some ----------------------------------------
 
 
