@@ -7,14 +7,17 @@ Some with `nodes`, one of each kind, are `essential`: `make test` runs those, an
 the model smollm2: only `make test-all` runs them.
 """
 
+import asyncio
 import os
 from collections import Counter
+from inspect import iscoroutinefunction, signature
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import smollm2
+from tests.waiting import TIMEOUT_S
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported, which is after this
 
@@ -43,3 +46,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("real"):
         smollm2.need()
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a test that is a coroutine, in an event loop of its own and with a limit of time."""
+    if not iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in signature(pyfuncitem.obj).parameters}
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), TIMEOUT_S))
+    return True

@@ -1,23 +1,14 @@
-"""Waiting in tests: polls until a condition holds, and tests that are coroutines, with a limit of time."""
+"""Waiting in tests: polls until a condition holds."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from functools import wraps
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from goodspeed.wire.channels import Received, VerifyChannel
 
 Found = TypeVar("Found")
 
-TIMEOUT_S = 60  # longest time of a whole test; nothing waits for it unless something is wrong
-
-
-def run_async(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), TIMEOUT_S))
-
-    return run
+TIMEOUT_S = 60  # longest time of a test that is a coroutine; nothing waits for it unless something is wrong
 
 
 async def until(holds: Callable[[], Found | None]) -> Found:

@@ -158,6 +158,7 @@ def _run(module: str, words: tuple[str, ...], settings: dict[str, object], strea
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
     sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", closefd=False)  # the old ones remember other files
     os.chdir(Path(__file__).parents[2])
     for name, value in settings.items():

@@ -105,14 +105,13 @@ def settings(
     sizes = [[size for one in runs for size in one.sizes(client)] for client in clients]
     lines = [line_and_step_s(each for one in waiting for each in one.drafts(client)) for client in clients]
     ratio = any(opened.verification == "ratio" for one in runs for opened in one.sessions.values())
-    replayed = {"acceptance": texts, "ngrams": ("own",), "replays_own": True} if texts and not waits else {}
-    return replace(
+    found = replace(
         like(node.core),
         num_clients=len(clients),
         loads=tuple(kind.loads),
         sizes=lambda client, number: sizes[client][number % len(sizes[client])],
         verification=("ratio",) if ratio else ("match",),
-        **({"acceptance": lambda client, number: places[client]} | replayed),
+        acceptance=lambda client, number: places[client],
         round_cost=round_cost(done for one in runs for done in one.rounds),
         draft_cost=tuple(
             Linear(fixed_s=step_s * factor)
@@ -120,6 +119,7 @@ def settings(
         ),
         latency_s=tuple(latency_s for latency_s, _ in lines),
     )
+    return found if waits or texts is None else replace(found, acceptance=texts, ngrams=("own",), replays_own=True)
 
 
 def simulate(world_settings: Settings, clients: Sequence[str], num_rounds: int, seed: int) -> Run:

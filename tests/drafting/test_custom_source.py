@@ -25,7 +25,6 @@ from tests.memory_network import MemoryNetwork
 from tests.micro import make_engine
 from tests.together.line import Line
 from tests.verify_node.model.desk import TARGET
-from tests.waiting import run_async
 
 BOOT = b"aaaaaaaa"
 MINE = r"\S+/mine.py"
@@ -160,7 +159,6 @@ def of_text(number: int) -> Propose:
     return asked(number, prompt=(5, number))
 
 
-@run_async
 async def test_a_text_for_which_the_source_fails_costs_no_other_text_its_drafts(caplog) -> None:
     source = Fixed([1], [0.9])
     source.sick = {2}

@@ -19,7 +19,7 @@ from goodspeed.serving import output
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.output import Stream
 from tests.pipes import Pipe
-from tests.waiting import run_async, until
+from tests.waiting import until
 
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full on this system")
 
@@ -141,7 +141,6 @@ def test_results_are_kept_whatever_waits(pausing: Pausing) -> None:
     assert [json.loads(line)["number"] for line in pausing.pipe.read_until('"number":999}')] == [*range(1000)]
 
 
-@run_async
 async def test_who_has_results_waits_for_room(pausing: Pausing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", pausing.stdout)
 

@@ -23,7 +23,7 @@ from goodspeed.wire.zmq import opening_channels
 from goodspeed.wire.zmq.authentication import new_pair
 from goodspeed.wire.zmq.connection_guard import ROOM, Guard, accepted, cut, peer_of
 from tests.descriptors import at_most
-from tests.waiting import arrival, run_async, until
+from tests.waiting import arrival, until
 from tests.wire.net import LIMIT, hello, monitored, network, raw_socket
 from tests.wire.test_transport import SESSION, ack, verdict
 
@@ -43,7 +43,6 @@ def noticed(monitor: "zmq.Socket[bytes]") -> bool:
     return bool(monitor.poll(0)) and recv_monitor_message(monitor)["event"] == zmq.EVENT_DISCONNECTED
 
 
-@run_async
 async def test_who_is_barred_gets_a_last_word_and_is_cut() -> None:
     """Also when it comes back; nothing of it is decoded, and an honest draft node is served meanwhile."""
     barred: set[bytes] = set()
@@ -71,7 +70,6 @@ async def test_who_is_barred_gets_a_last_word_and_is_cut() -> None:
             assert received.peer == b"hostile"
 
 
-@run_async
 async def test_with_keys_it_is_the_key_that_is_barred() -> None:
     barred: set[bytes] = set()
     async with network(new_pair()) as net:
@@ -87,7 +85,6 @@ async def test_with_keys_it_is_the_key_that_is_barred() -> None:
         assert net.verify.traffic.num_unheard >= 1
 
 
-@run_async
 async def test_a_message_of_very_many_frames_is_refused_and_the_rest_of_it_thrown_away() -> None:
     async with network() as net:
         with raw_socket(net.verify.endpoint, routing_id=b"hostile") as peer:
@@ -98,7 +95,6 @@ async def test_a_message_of_very_many_frames_is_refused_and_the_rest_of_it_throw
             assert net.verify.traffic.num_received == 2
 
 
-@run_async
 async def test_large_messages_without_pause_are_no_endless_one() -> None:
     """Each as long as may be, more than the line holds, and a reader that is away now and then."""
     async with network() as net:
@@ -118,7 +114,6 @@ async def test_large_messages_without_pause_are_no_endless_one() -> None:
         assert net.verify.transport.num_cut == 0
 
 
-@run_async
 async def test_what_is_sent_is_received_or_refused_downwards(monkeypatch: pytest.MonkeyPatch) -> None:
     """A draft node that does not read: each verdict arrives, in order, or was told to be BUSY; others get theirs."""
     monkeypatch.setattr(opening_channels, "DOWN_QUEUE", 16)
@@ -140,7 +135,6 @@ async def test_what_is_sent_is_received_or_refused_downwards(monkeypatch: pytest
         assert (net.verify.traffic.num_busy, net.verify.traffic.num_gone) == (5, 1)
 
 
-@run_async
 async def test_whoever_has_read_all_a_moment_ago_is_idle() -> None:
     """A few messages, left unread whenever it is looked at, would otherwise let endless ones grow."""
     async with network() as net:
@@ -159,7 +153,6 @@ async def test_whoever_has_read_all_a_moment_ago_is_idle() -> None:
         assert not transport._is_idle()
 
 
-@run_async
 async def test_what_is_sent_is_received_upwards() -> None:
     """The verify node does not read for a while: it has no bound of its own, but for those who are barred."""
     async with network() as net:
@@ -196,7 +189,6 @@ def test_connections_are_told_apart_by_both_their_ends() -> None:
         assert accepted(port) == []
 
 
-@run_async
 async def test_who_was_given_the_descriptor_of_one_that_is_barred_is_not_cut() -> None:
     """The descriptor of a barred peer may be another's by the time its messages are taken."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -224,7 +216,6 @@ def test_connections_are_found_when_no_descriptor_is_left() -> None:
             assert here.fileno() in {found.descriptor for found in accepted(port)}
 
 
-@run_async
 async def test_where_descriptors_run_out_who_says_nothing_is_cut() -> None:
     """The one that came first, first; who has said something stays, and with descriptors enough everybody does."""
     with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as lines:
@@ -258,7 +249,6 @@ def _is_cut(connection: socket.socket) -> bool:
         return True
 
 
-@run_async
 async def test_nobody_can_tell_what_name_a_nameless_connection_is_given() -> None:
     """libzmq aborts where somebody else has it; it would be the same in every process."""
     names = set()

@@ -24,7 +24,7 @@ from goodspeed.wire.zmq.opening_channels import bind_verify, connect_draft
 from goodspeed.wire.zmq.sockets import SocketTransport
 from tests.descriptors import at_most
 from tests.faults.proxy import Proxy
-from tests.waiting import TIMEOUT_S, arrival, run_async, until
+from tests.waiting import TIMEOUT_S, arrival, until
 from tests.wire.net import LIMIT, hello, monitored, network, raw_socket
 
 pytestmark = pytest.mark.nodes
@@ -45,7 +45,6 @@ def waits(channel: DraftChannel | VerifyChannel) -> bool:
     return bool(channel.transport._waiters)
 
 
-@run_async
 async def test_echo() -> None:
     async with network() as net:
         draft = net.draft()
@@ -59,7 +58,6 @@ async def test_echo() -> None:
         assert draft.traffic.bytes_received == net.verify.traffic.bytes_sent > 0
 
 
-@run_async
 async def test_a_peer_that_left_is_gone() -> None:
     async with network() as net:
         draft, peer = await net.greeted("a")
@@ -70,7 +68,6 @@ async def test_a_peer_that_left_is_gone() -> None:
         assert (net.verify.traffic.num_sent, net.verify.traffic.num_gone) == (num_sent, 2)
 
 
-@run_async
 async def test_a_draft_node_that_connects_again_is_heard_and_answered() -> None:
     """On sockets it has a new name: a name is of one connection."""
     async with network() as net:
@@ -86,7 +83,6 @@ async def test_a_draft_node_that_connects_again_is_heard_and_answered() -> None:
         assert await waiting == verdict(3)  # who waited before the reconnect, waits on the new connection
 
 
-@run_async
 async def test_without_descriptors_no_connection_is_made_and_the_old_one_stays() -> None:
     async with network() as net:
         draft, peer = await net.greeted("a")
@@ -103,7 +99,6 @@ async def test_without_descriptors_no_connection_is_made_and_the_old_one_stays()
         assert (await arrival(net.verify)).message == hello("again")
 
 
-@run_async
 async def test_a_connection_that_ended_is_told_once_and_another_is_made() -> None:
     async with network() as net:
         with Proxy(net.verify.endpoint) as line:
@@ -122,7 +117,6 @@ async def test_a_connection_that_ended_is_told_once_and_another_is_made() -> Non
             assert not draft.transport.broke()
 
 
-@run_async
 async def test_all_that_is_pending_comes_in_one_go() -> None:
     async with network() as net:
         draft = net.draft()
@@ -149,7 +143,6 @@ async def test_all_that_is_pending_comes_in_one_go() -> None:
         assert answers == [verdict(number) for number in range(3)]
 
 
-@run_async
 async def test_sending_does_not_swallow_the_signal_that_something_came() -> None:
     async with network() as net:
         with raw_socket(net.verify.endpoint, routing_id=b"peer") as peer:
@@ -167,7 +160,6 @@ async def test_sending_does_not_swallow_the_signal_that_something_came() -> None
             assert (await waiting).message == ack(1)
 
 
-@run_async
 async def test_what_nobody_takes_leaves_the_event_loop_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     async with network() as net:
         draft, peer = await net.greeted("a")
@@ -194,7 +186,6 @@ async def test_what_nobody_takes_leaves_the_event_loop_idle(monkeypatch: pytest.
         assert isinstance(await draft.receive(), Verdict)
 
 
-@run_async
 async def test_a_cancelled_receive_loses_nothing() -> None:
     async with network() as net:
         for _ in range(3):
@@ -205,7 +196,6 @@ async def test_a_cancelled_receive_loses_nothing() -> None:
         assert (await arrival(net.verify)).message == ack(1)
 
 
-@run_async
 async def test_close_ends_who_waits() -> None:
     async with network() as net:
         draft = net.draft()
@@ -220,7 +210,6 @@ async def test_close_ends_who_waits() -> None:
             await draft.send(ack(1))
 
 
-@run_async
 async def test_too_large_is_refused_before_it_is_sent() -> None:
     async with network() as net:
         draft = net.draft()
@@ -251,7 +240,6 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize(("frames", "error"), GARBAGE.values(), ids=GARBAGE)
-@run_async
 async def test_garbage_comes_with_its_sender(frames: list[bytes], error: type) -> None:
     async with network() as net:
         with raw_socket(net.verify.endpoint, routing_id=b"hostile") as peer:
@@ -266,7 +254,6 @@ async def test_garbage_comes_with_its_sender(frames: list[bytes], error: type) -
             assert await arrival(net.verify) == Received(b"hostile", ack(1), len(good))
 
 
-@run_async
 async def test_sockets_of_other_kinds_disturb_nobody() -> None:
     async with network() as net:
         with raw_socket(net.verify.endpoint, zmq.REQ) as peer:
@@ -284,7 +271,6 @@ def wait_for_event(monitor: zmq.Socket[bytes], event: zmq.Event) -> None:
         pass
 
 
-@run_async
 async def test_an_oversized_frame_costs_only_its_sender() -> None:
     async with network() as net:
         draft, honest = await net.greeted("honest")
@@ -337,7 +323,6 @@ def unused_endpoint() -> Iterator[str]:
         yield f"tcp://127.0.0.1:{held.getsockname()[1]}"
 
 
-@run_async
 async def test_what_is_sent_before_the_verify_node_is_there_arrives_or_was_an_error(monkeypatch) -> None:
     monkeypatch.setattr(opening_channels, "UP_QUEUE", 4)
     monkeypatch.setattr(channels, "SEND_TIMEOUT_S", 0.05)
@@ -357,7 +342,6 @@ async def test_what_is_sent_before_the_verify_node_is_there_arrives_or_was_an_er
         verify.close()
 
 
-@run_async
 async def test_who_connects_again_drops_what_waited_and_closes_without_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening_channels, "UP_QUEUE", 1)
     monkeypatch.setattr(channels, "SEND_TIMEOUT_S", 60)
@@ -377,7 +361,6 @@ async def test_who_connects_again_drops_what_waited_and_closes_without_harm(monk
         verify.close()
 
 
-@run_async
 async def test_last_words_leave_before_the_end() -> None:
     async with network() as net:
         draft = net.draft()
@@ -419,7 +402,6 @@ async def greeted(verify: VerifyChannel, host: str) -> UpMessage | ProtocolError
 
 
 @pytest.mark.parametrize("host", ["*", "0.0.0.0"])
-@run_async
 async def test_a_trusted_network_is_served(host: str) -> None:
     assert await greeted(bind_verify(f"tcp://{host}:0", trusted_network=True), "127.0.0.1") == hello("a")
 
@@ -427,7 +409,6 @@ async def test_a_trusted_network_is_served(host: str) -> None:
 @pytest.mark.parametrize(
     ("bind", "connect"), [("localhost", "127.0.0.1"), ("127.0.0.1", "localhost"), ("[::1]", "[::1]")]
 )
-@run_async
 async def test_loopback_by_any_name(bind: str, connect: str) -> None:
     if bind == "[::1]" and not Path("/proc/net/if_inet6").exists():
         pytest.skip("this machine has no IPv6")
@@ -467,7 +448,6 @@ def test_other_settings_that_cannot_work_are_refused() -> None:
         bind_verify("tcp://no.such.host.invalid:5555")
 
 
-@run_async
 async def test_a_peer_of_an_older_zeromq_protocol_fails_nobody() -> None:
     """Such a peer has no metadata: neither its descriptor nor its key can be asked for."""
     async with network() as net:

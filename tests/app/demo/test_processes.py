@@ -14,7 +14,6 @@ import pytest
 from goodspeed.app.demo import processes
 from goodspeed.app.demo.processes import Child, Processes
 from goodspeed.errors import ProcessError
-from tests.waiting import run_async
 
 pytestmark = pytest.mark.nodes
 
@@ -36,14 +35,12 @@ async def started(text: str, name: str = "it") -> AsyncIterator[Child]:
         yield await processes.start(name, program(text))
 
 
-@run_async
 async def test_the_first_event_of_a_kind_is_heard_and_other_lines_are_not() -> None:
     async with started("say(event='a', n=1)\nprint('noise')\nprint('3')\nsay(x=1)\nsay(event='a', n=2)\n") as child:
         assert await child.expect("a", TIMEOUT_S) == {"event": "a", "n": 1}
         assert await child.ended() == 0
 
 
-@run_async
 async def test_one_that_never_gets_ready_is_not_waited_for_for_ever() -> None:
     async with started(WAIT) as child:
         await child.expect("ready", TIMEOUT_S)

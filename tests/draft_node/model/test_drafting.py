@@ -15,7 +15,7 @@ from draft_node.model.circuit_breaker import MAX_OPEN_S, OPEN_S, CircuitBreaker
 from draft_node.model.drafting import Drafting
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.wire.messages import Sampling
-from tests.waiting import run_async, until
+from tests.waiting import until
 
 
 class FakeDrafter:
@@ -77,7 +77,6 @@ def make() -> tuple[Drafting, FakeDrafter]:
     return Drafting(fake), fake
 
 
-@run_async
 async def test_a_model_that_raises_is_left_alone_and_tried_one_proposal_at_a_time() -> None:
     drafting, fake = make()
     fake.failure = RuntimeError("out of memory")
@@ -98,7 +97,6 @@ async def test_a_model_that_raises_is_left_alone_and_tried_one_proposal_at_a_tim
     drafting.close()
 
 
-@run_async
 async def test_nothing_piles_up_while_the_model_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("draft_node.model.circuit_breaker.DRAFTING_TIMEOUT_S", 0.05)
     drafting, fake = make()
@@ -124,7 +122,6 @@ async def test_nothing_piles_up_while_the_model_hangs(monkeypatch: pytest.Monkey
     drafting.close()
 
 
-@run_async
 async def test_a_model_that_hangs_holds_no_end_up(monkeypatch, caplog):
     monkeypatch.setattr(module, "DRAFTING_TIMEOUT_S", 0.05)
     drafting, fake = make()

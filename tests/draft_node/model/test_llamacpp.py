@@ -32,7 +32,6 @@ from goodspeed.errors import CheckpointError, ConfigError, MalformedMessage, Tra
 from goodspeed.wire.generation import LogitRules, Sampling, TokenBias
 from tests import gguf_files, llama_server
 from tests.drafting.test_drafter import run
-from tests.waiting import run_async
 
 VOCABULARY = tokenizer_folder.load("tiny-target")
 TEXT = tuple(VOCABULARY.tokenizer("Once upon a time there lived a hungry fox called Anni.")["input_ids"])
@@ -344,7 +343,6 @@ def test_an_answer_is_cut_and_one_without_tokens_of_the_vocabulary_ends_the_prop
         assert tokens_of(LlamaDrafter(bad, 50), length=3, sampling=GREEDY) == tokens
 
 
-@run_async
 async def test_a_server_that_fails_is_left_alone_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     answers = [BAD["an error"], raw(completion(7))]
     with fake(lambda: answers[0]) as bad:

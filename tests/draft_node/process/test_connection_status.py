@@ -6,7 +6,6 @@ from typing import Any
 
 from draft_node.process.connection_status import START, WAIT, ConnectionStatus, tell
 from goodspeed.serving.events import EventLog, Reporter
-from tests.waiting import run_async
 
 ENDPOINT = "tcp://127.0.0.1:5555"
 
@@ -70,7 +69,6 @@ def test_another_target_is_told_with_both_names() -> None:
     assert look(connection, target=("other", "3")).endswith(f"; its target is other ({same}), {ends}")
 
 
-@run_async
 async def test_it_ends_if_told_to_at_the_moment_of_connecting() -> None:
     link = SimpleNamespace(connected=False, away_s=lambda _: 0.1, trouble=None)
     daemon: Any = SimpleNamespace(connected=asyncio.Event(), link=link, channel=SimpleNamespace(endpoint=ENDPOINT))

@@ -17,7 +17,7 @@ from goodspeed.wire.messages import UpMessage
 from goodspeed.wire.zmq.authentication import ClientKeys, new_pair
 from goodspeed.wire.zmq.opening_channels import connect_draft
 from tests.memory_network import MemoryNetwork
-from tests.waiting import arrival, run_async
+from tests.waiting import arrival
 
 FIRST, SECOND, THIRD = (Heartbeat(name.rjust(8).encode()) for name in ("first", "second", "third"))
 
@@ -58,7 +58,6 @@ async def turns(number: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-@run_async
 async def test_messages_leave_in_the_order_in_which_they_were_put_and_nobody_waits_for_a_busy_line() -> None:
     channel = Channel(busy=True)
     for message in (FIRST, SECOND, THIRD):
@@ -70,7 +69,6 @@ async def test_messages_leave_in_the_order_in_which_they_were_put_and_nobody_wai
     assert channel.taken == [FIRST, SECOND, THIRD]
 
 
-@run_async
 async def test_a_reconnection_drops_what_waits_and_the_message_that_the_old_connection_does_not_take() -> None:
     channel = Channel(busy=True)
     channel.connection.put(FIRST)
@@ -86,7 +84,6 @@ async def test_a_reconnection_drops_what_waits_and_the_message_that_the_old_conn
     assert channel.failed == []
 
 
-@run_async
 async def test_an_error_that_cannot_be_handled_ends_the_task() -> None:
     channel: Any = Channel()
     channel.error = MessageTooLarge("too large")
@@ -96,7 +93,6 @@ async def test_an_error_that_cannot_be_handled_ends_the_task() -> None:
         await connection.run()
 
 
-@run_async
 async def test_a_connection_that_cannot_be_replaced_goes_on() -> None:
     channel = Channel()
     channel.error = TransportError("too many open files")
@@ -109,7 +105,6 @@ async def test_a_connection_that_cannot_be_replaced_goes_on() -> None:
 
 
 @pytest.mark.parametrize("error", [TransportError("busy"), MessageTooLarge("too large")])
-@run_async
 async def test_a_message_that_cannot_be_sent_is_told_of_and_the_next_is_tried(error: Exception) -> None:
     channel = Channel()
     channel.error = error
@@ -147,7 +142,6 @@ async def two_links(
 
 
 @pytest.mark.parametrize("error", [TransportError("no such host"), OSError("too many open files")])
-@run_async
 async def test_a_channel_that_cannot_be_made_is_told_and_the_others_go_on(error: Exception) -> None:
     network, told = MemoryNetwork(), list[tuple[int, Exception]]()
     verify = network.bind_verify()
@@ -160,7 +154,6 @@ async def test_a_channel_that_cannot_be_made_is_told_and_the_others_go_on(error:
     assert connections.traffic.num_sent == 1
 
 
-@run_async
 async def test_the_traffic_of_a_closing_channel_stays_counted() -> None:
     network = MemoryNetwork()
     verify = network.bind_verify()

@@ -20,7 +20,7 @@ from goodspeed.wire.handshake import Hello, Leave
 from goodspeed.wire.messages import Close, OpenSession, Sampling, Verdict
 from tests.fakes import make_core, make_hello, session_id
 from tests.memory_network import MemoryNetwork, peer_name
-from tests.waiting import arrival, run_async, until
+from tests.waiting import arrival, until
 
 BOOT = b"aaaaaaaa"
 
@@ -57,7 +57,6 @@ async def told(daemon: DraftDaemon, number: int) -> list[Deliver | Finish | Fail
     return [item async for item in daemon.generate(Generation(session_id(number), (1,), Sampling(), 5))]
 
 
-@run_async
 async def test_a_message_that_fails_ends_its_text_and_no_other(monkeypatch, caplog):
     real = Session.receive
 
@@ -84,7 +83,6 @@ async def test_a_message_that_fails_ends_its_text_and_no_other(monkeypatch, capl
 
 
 @pytest.mark.parametrize("times", [1, 100])
-@run_async
 async def test_looks_around_that_fail_end_the_node_only_again_and_again(times, monkeypatch):
     monkeypatch.setattr(serving_loop, "MAX_FAILURES", 2)
     network = MemoryNetwork()
@@ -109,7 +107,6 @@ async def test_looks_around_that_fail_end_the_node_only_again_and_again(times, m
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-@run_async
 async def test_leaves_with_a_word_and_has_nothing_to_say_to_a_verify_node_that_is_away(is_there: bool) -> None:
     network = MemoryNetwork()
     verify = network.bind_verify()
@@ -122,7 +119,6 @@ async def test_leaves_with_a_word_and_has_nothing_to_say_to_a_verify_node_that_i
     assert [received.message for received in verify.arriving()][-1:] == [Leave()] * is_there
 
 
-@run_async
 async def test_a_text_is_told_that_the_verify_node_is_away_when_the_node_gives_up() -> None:
     network = MemoryNetwork()
     network.bind_verify()

@@ -17,7 +17,7 @@ from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.errors import PromptError
 from tests import chats
 from tests.together.cluster.cluster import load
-from tests.waiting import run_async, until
+from tests.waiting import until
 
 LENGTHY: dict[str, Callable[[AsyncTokenizer, int], Any]] = {
     "prompt": lambda async_tokenizer, size: async_tokenizer.encode("x" * size, "greedy"),
@@ -71,7 +71,6 @@ def slow() -> Iterator[Slow]:
 
 
 @pytest.mark.parametrize("kind", LENGTHY)
-@run_async
 async def test_a_long_text_does_not_hold_up_short_ones(kind: str, slow: Slow) -> None:
     async_tokenizer = AsyncTokenizer(slow, lambda: 1 << 31)
     long = [asyncio.create_task(LENGTHY[kind](async_tokenizer, LONG + i)) for i in range(3)]
@@ -88,7 +87,6 @@ async def test_a_long_text_does_not_hold_up_short_ones(kind: str, slow: Slow) ->
     async_tokenizer.close()
 
 
-@run_async
 async def test_both_tokenizers_give_the_same_ids() -> None:
     tokenizer = load("tiny-draft-s").tokenizer
     async_tokenizer = AsyncTokenizer(tokenizer, lambda: 1 << 31)
@@ -102,7 +100,6 @@ async def test_both_tokenizers_give_the_same_ids() -> None:
     async_tokenizer.close()
 
 
-@run_async
 async def test_the_end_ends_the_threads(slow: Slow) -> None:
     before = set(threading.enumerate())
     async_tokenizer = AsyncTokenizer(slow, lambda: 1 << 31)
@@ -114,7 +111,6 @@ async def test_the_end_ends_the_threads(slow: Slow) -> None:
     await until(lambda: not any(each.is_alive() for each in own))
 
 
-@run_async
 async def test_a_prompt_with_a_token_that_the_target_lacks_is_refused_by_name() -> None:
     vocabulary = tokenizer_folder.load("tiny-target")
     vocabulary.tokenizer.add_special_tokens({"pad_token": "[PAD]"})
@@ -131,7 +127,6 @@ async def test_a_prompt_with_a_token_that_the_target_lacks_is_refused_by_name() 
     service.close()
 
 
-@run_async
 async def test_control_tokens_of_users_are_refused_where_the_node_is_told_to() -> None:
     for refuses in (False, True):
         async_tokenizer = AsyncTokenizer(chats.tokenizer(), lambda: 1 << 31, refuses_control_tokens=refuses)

@@ -18,7 +18,7 @@ from goodspeed.errors import Busy, ConstraintError, ProcessError, ServiceError
 from goodspeed.wire.generation import Constraint, Sampling
 from tests.constraint.babbler import VOCABULARY
 from tests.fakes import session_id
-from tests.waiting import run_async, until
+from tests.waiting import until
 
 FORM = Constraint("regex", "[ab]{5,9}")
 
@@ -52,7 +52,6 @@ def compiler(constraints: Constraints) -> Iterator[ConstraintCompiler]:
     compiler.close()
 
 
-@run_async
 async def test_the_draft_model_has_the_form_while_its_text_is_written(
     compiler: ConstraintCompiler, constraints: Constraints
 ) -> None:
@@ -66,7 +65,6 @@ async def test_the_draft_model_has_the_form_while_its_text_is_written(
     assert constraints.holders == []
 
 
-@run_async
 async def test_a_text_neither_waits_for_its_form_nor_leaves_it_behind(
     compiler: ConstraintCompiler, constraints: Constraints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +97,6 @@ def test_what_does_not_pass_its_trial_is_refused_and_that_none_can_be_made_is_no
     compiler.close()
 
 
-@run_async
 async def test_where_too_much_of_a_user_waits_the_text_is_drafted_without_its_form(
     compiler: ConstraintCompiler, constraints: Constraints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +106,6 @@ async def test_where_too_much_of_a_user_waits_the_text_is_drafted_without_its_fo
 
 
 @pytest.mark.parametrize("constraint", [Constraint("regex", "a("), None])
-@run_async
 async def test_a_text_whose_constraint_is_not_compiled_here_is_written_all_the_same(
     compiler: ConstraintCompiler, constraints: Constraints, constraint: Constraint | None
 ) -> None:

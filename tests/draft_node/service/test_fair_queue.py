@@ -9,7 +9,7 @@ import pytest
 
 from draft_node.service.fair_queue import FairQueue
 from goodspeed.errors import Busy
-from tests.waiting import run_async, until
+from tests.waiting import until
 
 
 class Bench:
@@ -43,7 +43,6 @@ def bench() -> Iterator[Bench]:
     bench.end(100)  # else the thread would never end
 
 
-@run_async
 async def test_users_take_turns_one_at_a_time(bench: Bench) -> None:
     tasks = [bench.ask("a", name) for name in ("a1", "a2", "a3")] + [bench.ask("b", "b1"), bench.ask("c", "c1")]
     bench.end(5)
@@ -53,7 +52,6 @@ async def test_users_take_turns_one_at_a_time(bench: Bench) -> None:
     await until(lambda: not bench.turns._users)
 
 
-@run_async
 async def test_who_has_too_much_waiting_is_told_so_and_nobody_else(bench: Bench) -> None:
     bench.turns = FairQueue(10, "come again later", "bench")
     tasks = [bench.ask("a", "a1", 6), bench.ask("a", "a2", 4)]
@@ -69,7 +67,6 @@ async def test_who_has_too_much_waiting_is_told_so_and_nobody_else(bench: Bench)
     assert "a3" not in bench.begun
 
 
-@run_async
 async def test_what_nobody_waits_for_is_not_begun(bench: Bench) -> None:
     bench.turns = FairQueue(9, "come again later", "bench")
     first, second, third = (bench.ask("a", name, 3) for name in ("a1", "a2", "a3"))
@@ -82,7 +79,6 @@ async def test_what_nobody_waits_for_is_not_begun(bench: Bench) -> None:
     await until(lambda: not bench.turns._users)
 
 
-@run_async
 async def test_what_runs_counts_after_its_caller_left_and_ends_before_the_next_begins(bench: Bench) -> None:
     bench.turns = FairQueue(10, "come again later", "bench")
     first, second = bench.ask("a", "a1", 9), bench.ask("a", "a2", 0)
@@ -98,7 +94,6 @@ async def test_what_runs_counts_after_its_caller_left_and_ends_before_the_next_b
     await until(lambda: not bench.turns._users)
 
 
-@run_async
 async def test_an_error_is_its_own_users_and_the_next_goes_on(bench: Bench) -> None:
     def broken() -> None:
         raise ValueError("as ordered")
@@ -111,7 +106,6 @@ async def test_an_error_is_its_own_users_and_the_next_goes_on(bench: Bench) -> N
     assert await following == "A2"
 
 
-@run_async
 async def test_the_event_loop_has_a_whole_turn_between_two_pieces(bench: Bench) -> None:
     """Tasks that are ready when a piece ends run before the next piece begins, and so do those that they make ready."""
     tasks = [bench.ask("a", "a1"), bench.ask("b", "b1")]
@@ -130,7 +124,6 @@ async def test_the_event_loop_has_a_whole_turn_between_two_pieces(bench: Bench) 
     await asyncio.gather(*tasks)
 
 
-@run_async
 async def test_the_end_cancels_who_waits_and_ends_the_thread(bench: Bench) -> None:
     bench.turns = FairQueue(100, "", mine := "bench-closed")
     first, second = bench.ask("a", "a1"), bench.ask("a", "a2")

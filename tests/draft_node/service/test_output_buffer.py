@@ -8,7 +8,6 @@ from draft_node.service.output_buffer import OutputBuffer
 from draft_node.service.output_processor import Piece
 from draft_node.service.token_text import Token
 from goodspeed.errors import RequestRefused
-from tests.waiting import run_async
 
 PIECE = Piece((Content("ab"),), tuple(Token(1, "a", b"a", -1.0, (Token(2, "b", b"b", -2.0),) * 2) for _ in range(2)))
 SIZE = 12
@@ -25,7 +24,6 @@ def num_held(buffers: set[OutputBuffer]) -> int:
     return sum(one.num_held for one in buffers)
 
 
-@run_async
 async def test_the_request_that_holds_most_fails_and_the_others_go_on(buffers: set[OutputBuffer]) -> None:
     slow, quick = OutputBuffer(buffers), OutputBuffer(buffers)
     for _ in range(3):
@@ -44,7 +42,6 @@ async def test_the_request_that_holds_most_fails_and_the_others_go_on(buffers: s
 
 
 @pytest.mark.parametrize("num_read", [0, 2])
-@run_async
 async def test_nothing_is_held_for_a_request_that_has_ended(buffers: set[OutputBuffer], num_read: int) -> None:
     items = OutputBuffer(buffers)
     for _ in range(3):

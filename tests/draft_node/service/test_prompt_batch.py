@@ -27,7 +27,6 @@ from goodspeed.serving.events import EventLog
 from goodspeed.serving.prompts import Prompt
 from goodspeed.wire.handshake import Defaults
 from tests.fakes import make_welcome
-from tests.waiting import run_async
 
 EOS_IDS = (7, 11)
 
@@ -90,7 +89,6 @@ def test_how_long_a_prompts_text_may_be_and_how_it_is_sampled() -> None:
     assert (as_told.sampling.temperature, as_told.sampling.top_k) == (0.3, 9)
 
 
-@run_async
 async def test_the_target_says_where_a_text_ends() -> None:
     daemon = FakeDaemon()
     batch = make_batch(daemon, [Prompt("The river")])
@@ -130,7 +128,6 @@ def test_a_file_is_encoded_as_it_is_served_and_never_on_the_event_loop(monkeypat
     assert daemon.most_active == 2
 
 
-@run_async
 async def test_who_leaves_closes_what_is_generated_and_tells_what_is_unfinished() -> None:
     daemon = FakeDaemon(at_once=9).connect()  # so many never come: all wait
     batch = make_batch(daemon, [Prompt("one"), Prompt("two"), Prompt("three")], max_sessions=2)

@@ -23,7 +23,7 @@ from goodspeed.serving.events import EventLog
 from goodspeed.wire.generation import Constraint, Sampling
 from tests.memory_network import MemoryNetwork
 from tests.together.cluster.cluster import alone, load, prompt_ids
-from tests.waiting import run_async, until
+from tests.waiting import until
 from verify_node.config import VerifyConfig
 from verify_node.process import assembly as verify_assembly
 from verify_node.process.daemon import VerifyDaemon
@@ -104,7 +104,6 @@ async def write(service: Service, what: Generation) -> tuple[int, ...]:
 
 
 @pytest.mark.essential
-@run_async
 async def test_cancelled_at_any_point_nothing_is_lost() -> None:
     """Slots and sessions come back: many users of few slots are cancelled, each after one more step of the loop."""
     async with edge(max_sessions=2, max_waiting=1000) as here:
@@ -123,7 +122,6 @@ async def test_cancelled_at_any_point_nothing_is_lost() -> None:
         assert await everybody == [expected(i) for i in range(4)]
 
 
-@run_async
 async def test_cancelled_again_while_the_line_is_busy() -> None:
     """The session is closed as soon as there is room."""
     async with edge(max_sessions=1) as here:
@@ -141,7 +139,6 @@ async def test_cancelled_again_while_the_line_is_busy() -> None:
         assert (await write(here.service, generation())) == expected()
 
 
-@run_async
 async def test_a_user_with_many_texts_is_refused_and_another_is_served_next() -> None:
     """A text that is cancelled makes room for one more."""
     async with edge(max_sessions=1, max_waiting=2) as here:
@@ -171,7 +168,6 @@ async def test_a_user_with_many_texts_is_refused_and_another_is_served_next() ->
         assert here.service.stats.failed == {"busy": 2}
 
 
-@run_async
 async def test_texts_with_a_form_that_come_at_once_wait_no_more_than_others() -> None:
     """Each has its place in the queue before its form is compiled."""
     async with edge(max_sessions=1, max_waiting=2) as here:
@@ -180,7 +176,6 @@ async def test_texts_with_a_form_that_come_at_once_wait_no_more_than_others() ->
     assert [type(one) for one in done] == [tuple] * 3 + [Busy] * 3
 
 
-@run_async
 async def test_without_a_verify_node() -> None:
     async with edge(connected=False) as here:
         assert not here.service.is_ready
@@ -200,7 +195,6 @@ async def test_without_a_verify_node() -> None:
 
 
 @pytest.mark.essential
-@run_async
 async def test_the_verify_node_goes_and_comes_back(caplog, monkeypatch):
     """Texts fail that wait for it, running ones and those in the queue; the daemon serves on when it is there.
 
@@ -225,7 +219,6 @@ async def test_the_verify_node_goes_and_comes_back(caplog, monkeypatch):
         assert (await write(here.service, generation())) == expected()
 
 
-@run_async
 async def test_a_text_that_is_asked_for_while_a_broken_connection_is_mended_waits(monkeypatch):
     async with edge() as here:
         breaks = [True]
@@ -240,7 +233,6 @@ async def test_a_text_that_is_asked_for_while_a_broken_connection_is_mended_wait
         assert await asked == expected()
 
 
-@run_async
 async def test_the_end_of_a_node_frees_the_verify_node_of_texts_that_nobody_reads_on() -> None:
     async with edge() as here, aclosing(here.service.write(endless())) as pieces:
         await anext(pieces)
@@ -253,7 +245,6 @@ async def test_the_end_of_a_node_frees_the_verify_node_of_texts_that_nobody_read
 
 
 @pytest.mark.parametrize(("prompt", "code"), [((5,) * 5000, "prompt"), ((4095, 4096), "vocabulary")])
-@run_async
 async def test_a_refused_text_says_why(prompt: tuple[int, ...], code: str) -> None:
     async with edge() as here:
         with pytest.raises(RequestRefused) as refused:

@@ -16,7 +16,6 @@ from goodspeed.wire.handshake import SloTerms
 from tests.draft_node.core.scripted import make_core, make_link
 from tests.fakes import make_welcome
 from tests.memory_network import MemoryNetwork
-from tests.waiting import run_async
 
 THEIRS = parse_tiers(["chat:tpot=50ms", "code:tpot=20ms", "default:ttft=9s"])
 
@@ -44,7 +43,6 @@ def test_before_the_verify_node_was_there_a_tier_may_be_its_own_and_there_is_no_
         levels().tier("fast")
 
 
-@run_async
 async def test_the_metrics_have_the_tiers_of_the_verify_node_that_is_there_now():
     core = make_core(addresses=[Address("tcp://a:1"), Address("tcp://b:1")])
     daemon = DraftDaemon(None, MemoryNetwork().connect_draft(b"a"), core)

@@ -17,7 +17,7 @@ from goodspeed.serving.web.connection_limit import possible_connections
 from goodspeed.wire import descriptors
 from tests.descriptors import at_most
 from tests.serving.web.serving import hello, serving
-from tests.waiting import run_async, until
+from tests.waiting import until
 
 
 def highest() -> int:
@@ -26,7 +26,6 @@ def highest() -> int:
         return file.fileno()
 
 
-@run_async
 async def test_without_descriptors_one_line_and_hardly_any_work(caplog, monkeypatch) -> None:
     tries: list[dict[str, Any]] = []
     handle = server._LoopErrors.__call__
@@ -53,7 +52,6 @@ async def test_without_descriptors_one_line_and_hardly_any_work(caplog, monkeypa
     ]  # asyncio's own are of retries after the server's end
 
 
-@run_async
 async def test_few_connections_are_accepted_in_a_turn_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """All others wait in the system's queue, which is longer."""
     num_made: list[int] = []

@@ -11,7 +11,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from goodspeed.serving.web import connection
 from goodspeed.serving.web.guards import LocalHost
 from tests.serving.web.serving import hello, serving
-from tests.waiting import run_async
 
 pytestmark = pytest.mark.nodes
 
@@ -57,18 +56,15 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "words", [b"", b"GET" + HEAD, b"POST" + HEAD + b"Content-Length: 9\r\n\r\nhalf"], ids=["none", "head", "body"]
 )
-@run_async
 async def test_who_does_not_ask_in_full_is_disconnected(words: bytes) -> None:
     assert await said(words, slow) == b""
 
 
 @pytest.mark.parametrize("rest", [b"", b"GET /"], ids=["nothing", "part of another"])
-@run_async
 async def test_who_has_asked_is_answered_however_long_it_takes_and_then_disconnected(rest: bytes) -> None:
     assert (await said(b"GET" + HEAD + b"\r\n" + rest, slow)).endswith(b"\r\n\r\nslowly")
 
 
-@run_async
 async def test_who_is_being_answered_stays_connected() -> None:
     """One host may have five of six connections. Each client is being answered before the next one connects."""
     released = asyncio.Event()
@@ -116,13 +112,11 @@ async def taken(pause_s: float) -> int:
             return sum(sizes)
 
 
-@run_async
 async def test_who_takes_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "WRITE_TIMEOUT_S", 1.0)
     assert await taken(pause_s=3.0) < 1 << 26
 
 
-@run_async
 async def test_who_takes_little_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The nine pauses together are longer than an answer may wait to be taken; each is so much shorter that this
     process, in which the client runs as well, may stand still for seconds."""
@@ -131,7 +125,6 @@ async def test_who_takes_little_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("stalled_s", [0.0, 1000.0])
-@run_async
 async def test_who_takes_nothing_makes_room(stalled_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """One host may have one of two connections."""
     monkeypatch.setattr(connection, "STALLED_S", stalled_s)
@@ -155,7 +148,6 @@ async def test_who_takes_nothing_makes_room(stalled_s: float, monkeypatch: pytes
         writer.transport.abort()
 
 
-@run_async
 async def test_few_requests_may_be_sent_ahead() -> None:
     request = b"GET" + HEAD + b"\r\n"
     answers = await said(request * 1000)
@@ -165,7 +157,6 @@ async def test_few_requests_may_be_sent_ahead() -> None:
     assert (await said(few)).count(b"hello") == connection.MAX_AHEAD
 
 
-@run_async
 async def test_who_is_not_let_in_may_send_one_ahead() -> None:
     assert (await said(b"GET / HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n" * 3)).count(b"HTTP/1.1 421 ") == 2
 
@@ -181,7 +172,6 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
         (b"POST" + HEAD.replace(b"1.1", b"1.0") + CHUNKED, "HTTP/1.0"),
     ],
 )
-@run_async
 async def test_requests_with_two_lengths_are_refused(words: bytes, why: str) -> None:
     """The connection ends: nothing after such a request is looked at."""
     answer = await said(words + b"\r\n0\r\n\r\nGET" + HEAD + b"\r\n")
@@ -194,7 +184,6 @@ async def test_requests_with_two_lengths_are_refused(words: bytes, why: str) -> 
 
 
 @pytest.mark.parametrize("words", [b"no HTTP\r\n\r\n", b"GET" + HEAD + b"X: " + b"x" * (1 << 17)], ids=["none", "long"])
-@run_async
 async def test_what_is_no_http_or_has_an_oversized_head_is_refused(words: bytes) -> None:
     answer = await said(words)
     assert answer.startswith(b"HTTP/1.1 400 ")
@@ -202,7 +191,6 @@ async def test_what_is_no_http_or_has_an_oversized_head_is_refused(words: bytes)
 
 
 @pytest.mark.parametrize("beginning", [b"", b"2\r\nab\r\n"], ids=["first", "second"])
-@run_async
 async def test_a_body_that_breaks_leaves_no_traceback(beginning: bytes, caplog: pytest.LogCaptureFixture) -> None:
     words = b"POST" + HEAD + CHUNKED + b"\r\n" + beginning + b"no number\r\n"
     for app in (hello, slow):

@@ -25,7 +25,7 @@ from goodspeed.serving.web.address import parse_address, url
 from goodspeed.serving.web.guards import Counted, KeyCheck, LocalHost
 from tests.listening import listen
 from tests.serving.web.serving import hello, serving
-from tests.waiting import run_async, until
+from tests.waiting import until
 
 KEYS = Keys(["first-key", "second-key"])
 
@@ -85,7 +85,6 @@ def test_beyond_loopback_only_with_keys() -> None:
         assert url(listener).startswith("http://0.0.0.0:")
 
 
-@run_async
 async def test_what_is_written_is_sent_at_once() -> None:
     """The second part of an answer would otherwise wait for the client's word on the first: 40 ms."""
     connected: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -248,7 +247,6 @@ def test_every_answer_is_counted_by_its_route() -> None:
 
 
 @pytest.mark.parametrize("is_made", [False, True], ids=["being made", "being sent"])
-@run_async
 async def test_a_response_is_waited_for(is_made: bool) -> None:
     released, num_sent = asyncio.Event(), 0
 
@@ -273,7 +271,6 @@ async def test_a_response_is_waited_for(is_made: bool) -> None:
     await answering
 
 
-@run_async
 async def test_the_rest_of_a_body_is_not_waited_for() -> None:
     chunks = asyncio.Queue[Message]()
     reading = asyncio.Event()

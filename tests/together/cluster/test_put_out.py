@@ -11,7 +11,7 @@ import pytest
 
 from tests.nodes import VerifyNode
 from tests.together.cluster.test_bad_peers import peer
-from tests.waiting import run_async, until
+from tests.waiting import until
 from tests.wire.keys.test_nodes import expected, site
 from verify_node.core import rate_limit
 
@@ -68,7 +68,6 @@ def test_a_message_without_an_end_is_not_kept(verify: VerifyNode) -> None:
         assert honest.refusal(b"\xc1").code == "malformed"
 
 
-@run_async
 async def test_a_key_that_is_put_out_is_told_why_and_comes_back(tmp_path: Path) -> None:
     """Its connection is cut and the next ones are not taken; others write on; when it is over its text goes on."""
     async with site(tmp_path) as here:

@@ -14,7 +14,7 @@ from draft_node.service.service import Service
 from goodspeed.serving.web.server import serve
 from tests.listening import listen
 from tests.together.cluster.cluster import Cluster, load
-from tests.waiting import run_async, until
+from tests.waiting import until
 
 pytestmark = pytest.mark.alone
 
@@ -59,7 +59,6 @@ def request(**body: object) -> bytes:
 
 
 @pytest.mark.parametrize("options", [{}, {"stream": True}, {"n": 2}, {"n": 4, "stream": True}])
-@run_async
 async def test_a_user_who_leaves_frees_the_session_at_both_nodes(options: dict[str, Any]) -> None:
     nodes, num_texts = Nodes(), options.get("n", 1)
     async with nodes.serving() as address:
@@ -73,7 +72,6 @@ async def test_a_user_who_leaves_frees_the_session_at_both_nodes(options: dict[s
             await until(lambda: nodes.num_sessions == (0, 0))
 
 
-@run_async
 async def test_who_leaves_before_the_body_is_there_costs_nothing() -> None:
     nodes = Nodes()
     async with nodes.serving() as address:
@@ -88,7 +86,6 @@ async def test_who_leaves_before_the_body_is_there_costs_nothing() -> None:
         await until(lambda: nodes.num_sessions == (0, 0))
 
 
-@run_async
 async def test_a_verify_node_that_goes_away_breaks_streams_by_name() -> None:
     nodes = Nodes()
     async with nodes.serving() as address:

@@ -14,7 +14,7 @@ from draft_node.process.daemon import DraftDaemon
 from goodspeed.errors import TransportError
 from tests.faults.conftest import make_keys
 from tests.together.cluster.cluster import alone, draft_daemon, make_request, prompt_ids, verify_daemon
-from tests.waiting import run_async, until
+from tests.waiting import until
 from verify_node.process.daemon import VerifyDaemon
 
 pytestmark = pytest.mark.nodes
@@ -100,7 +100,6 @@ def expected(request: Generation) -> tuple[int, ...]:
     return alone(request.prompt, request.sampling, request.max_tokens)
 
 
-@run_async
 async def test_a_key_revoked_in_mid_stream_ends_its_sessions_and_no_others(tmp_path: Path) -> None:
     """The draft node is told why, keeps what it has, and writes on where it was once it is enrolled again."""
     async with site(tmp_path) as here:
@@ -119,7 +118,6 @@ async def test_a_key_revoked_in_mid_stream_ends_its_sessions_and_no_others(tmp_p
         assert nodes["a"].link.trouble is None
 
 
-@run_async
 async def test_who_never_gets_in_is_told_why_in_the_end(tmp_path: Path) -> None:
     async with site(tmp_path) as here:
         here.revoke("a")

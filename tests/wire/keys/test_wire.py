@@ -11,7 +11,7 @@ from goodspeed.wire.messages import Refusal
 from goodspeed.wire.zmq.authentication import ServerKeys, new_pair
 from goodspeed.wire.zmq.opening_channels import bind_verify
 from tests.faults.proxy import Proxy
-from tests.waiting import arrival, run_async, until
+from tests.waiting import arrival, until
 from tests.wire.net import Net, curve, hello, monitored, network, raw_socket
 
 pytestmark = pytest.mark.nodes
@@ -39,7 +39,6 @@ async def failure_of(net: Net, **options: object) -> str:
     return why
 
 
-@run_async
 async def test_everybody_is_known_by_the_key() -> None:
     async with network(new_pair()) as net:
         pairs = [net.enrol(name) for name in ("a", "b")]
@@ -60,7 +59,6 @@ async def test_everybody_is_known_by_the_key() -> None:
     ],
     ids=["not enrolled", "no key", "wrong verify key"],
 )
-@run_async
 async def test_who_does_not_get_in_learns_why(is_enrolled: bool | None, verify_key: str | None, said: str) -> None:
     async with network(new_pair()) as net:
         pair = net.enrol("somebody") if is_enrolled else new_pair("somebody")
@@ -70,7 +68,6 @@ async def test_who_does_not_get_in_learns_why(is_enrolled: bool | None, verify_k
         await honest(net)
 
 
-@run_async
 async def test_a_key_at_a_verify_node_that_has_none() -> None:
     verify = bind_verify("tcp://127.0.0.1:0")
     async with network(new_pair()) as net:
@@ -80,7 +77,6 @@ async def test_a_key_at_a_verify_node_that_has_none() -> None:
         verify.close()
 
 
-@run_async
 async def test_anothers_public_key_without_its_secret() -> None:
     """ZeroMQ's client would not notice that its halves do not fit: the verify node does."""
     async with network(new_pair()) as net:
@@ -90,7 +86,6 @@ async def test_anothers_public_key_without_its_secret() -> None:
         await honest(net)
 
 
-@run_async
 async def test_plain_and_null_are_not_spoken() -> None:
     async with network(new_pair()) as net:
         assert await is_shut_out(net, plain_username=b"admin", plain_password=b"admin")
@@ -121,7 +116,6 @@ async def next_event(monitor: "zmq.Socket[bytes]") -> int:
     return int.from_bytes((await until(lambda: receive(monitor)))[0][:2], "little")
 
 
-@run_async
 async def test_curve_is_closed_while_nobody_answers_for_it() -> None:
     """ZeroMQ without a ZAP handler would accept any key; this connection waits until a handler accepts its key."""
     async with network(new_pair()) as net:
@@ -133,7 +127,6 @@ async def test_curve_is_closed_while_nobody_answers_for_it() -> None:
         assert list(net.verify.arriving()) == []
 
 
-@run_async
 async def test_an_identity_cannot_be_taken_by_a_second_enrolled_key() -> None:
     """A message by a connection's name reaches that connection, whoever else claims the name."""
     async with network(new_pair()) as net:
@@ -161,7 +154,6 @@ async def test_an_identity_cannot_be_taken_by_a_second_enrolled_key() -> None:
                 assert not second.poll(0)
 
 
-@run_async
 async def test_a_recorded_connection_cannot_be_replayed() -> None:
     async with network(new_pair()) as net:
         with Proxy(net.verify.endpoint) as line:
@@ -182,7 +174,6 @@ async def test_a_recorded_connection_cannot_be_replayed() -> None:
         await honest(net)
 
 
-@run_async
 async def test_who_is_enrolled_later_gets_in_on_another_connection() -> None:
     async with network(new_pair()) as net:
         late = new_pair("late")
@@ -199,7 +190,6 @@ async def test_who_is_enrolled_later_gets_in_on_another_connection() -> None:
         assert draft.transport.failure() is None
 
 
-@run_async
 async def test_a_zap_that_fails_lets_nobody_in_and_goes_on() -> None:
     async with network(new_pair()) as net:
         stranger = new_pair("stranger")

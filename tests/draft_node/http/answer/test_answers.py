@@ -22,7 +22,6 @@ from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.serving.web.errors import FAILED_HERE
 from goodspeed.wire.messages import Sampling
 from tests.draft_node.http.fake import LETTERS, Api, Client, FakeService, chunks_of, error_of, events_of, official
-from tests.waiting import run_async
 
 BY = {"drafted_by": {"model": 1, "ngram": 2, "self": 0}, "accepted_by": {"model": 0, "ngram": 1, "self": 0}}
 SPECULATION = {"rounds": 2, "drafted": 3, "accepted": 1} | BY
@@ -229,7 +228,6 @@ def test_a_bug_before_the_first_token_is_said_in_the_formats_of_errors(path: str
     assert (answer.status_code, answer.json()["error"]) == (500, error)
 
 
-@run_async
 async def test_no_text_goes_on_when_one_of_several_fails() -> None:
     closed = []
 

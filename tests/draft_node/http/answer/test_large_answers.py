@@ -30,7 +30,7 @@ from goodspeed.errors import RequestRefused
 from goodspeed.wire.messages import Sampling
 from tests.chats import QWEN3, tokenizer
 from tests.draft_node.http.fake import BODIES, CONTEXT_LEN, Api, FakeService, refused, scope_of
-from tests.waiting import run_async, until
+from tests.waiting import until
 
 NUM_TOP = 20
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
@@ -53,7 +53,6 @@ def test_the_tokens_of_an_answer_are_nothing_for_garbage_collection_to_look_at()
     assert not any(map(gc.is_tracked, (token, *token.top)))
 
 
-@run_async
 async def test_a_very_large_answer_does_not_hold_the_event_loop() -> None:
     """It is written on a thread of its own, beside which the event loop moves on: the writing waits until the loop has
     had a turn. And its choices are made one by one while it is written.
@@ -81,7 +80,6 @@ async def test_a_very_large_answer_does_not_hold_the_event_loop() -> None:
     assert [name.partition("_")[0] for name in writers] == ["answers"]
 
 
-@run_async
 async def test_a_text_that_nobody_reads_ends_when_its_output_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fake service gives the reader no turn before its text is over."""
     monkeypatch.setattr(output_buffer, "MAX_UNREAD", 40)
@@ -175,7 +173,6 @@ def test_the_default_length_of_a_chat_leaves_room_for_its_log_probabilities(api,
     assert [generation.max_tokens for generation in api.service.generations] == [4, 4]
 
 
-@run_async
 async def test_a_large_answer_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "PIECE_BYTES", 1000)
     body = json.dumps({"prompt": "x", "max_tokens": 100, "logprobs": NUM_TOP}).encode()

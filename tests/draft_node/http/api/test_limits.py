@@ -13,7 +13,6 @@ from goodspeed.serving.web.guards import OPEN_PATHS
 from goodspeed.serving.web.server import serve
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of, refused
 from tests.listening import listen
-from tests.waiting import run_async
 
 JSON = {"Content-Type": "application/json"}
 LONGEST = [{"role": "user", "content": [{"type": "text", "text": ""}] * MAX_PARTS}]
@@ -62,7 +61,6 @@ def test_no_body_is_read_for_those_who_need_no_key(small: Api) -> None:
         assert error_of(answer, 405)["code"] == "method_not_allowed"
 
 
-@run_async
 async def test_who_sends_all_of_a_body_that_is_too_large_is_answered(small: Api) -> None:
     """The client may go on with the same connection."""
     listener = listen()

@@ -24,7 +24,6 @@ from draft_node.http.schema.strict import Strict
 from draft_node.service.service import body_queue
 from tests.draft_node.http import fake
 from tests.draft_node.http.fake import Api, scope_of
-from tests.waiting import run_async
 
 HANGS_S = 3.0
 """Ten times what the costliest body took on a quiet machine, so that a slow one passes."""
@@ -165,7 +164,6 @@ def test_the_answer_names_the_bound(path: str) -> None:
 # -- several large bodies at once --------------------------------------------------------------------------------------
 
 
-@run_async
 async def test_one_body_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     lock, read = threading.Lock(), list[tuple[bool, str]]()
     validated = body_module.validated
