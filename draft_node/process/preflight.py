@@ -47,7 +47,7 @@ def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
         warn_trusted_network(", ".join(config.verify))
     prompts = [] if config.prompts is None else read_file(config.prompts)
     if config.tokenizer is not None:
-        find_tokenizer(config.tokenizer)
+        find_tokenizer(config.tokenizer, reporter.say)
     if config.http is None and config.prompts is None:
         raise ConfigError("give --http HOST:PORT for users, or --prompts FILE --json for a file's prompts")
     http = bind_http(config.http, config.api_key)

@@ -2,7 +2,7 @@
 
 A token of byte-level BPE, or one like `<0x0A>`, may be part of a character: its bytes are exact, its text shows a
 replacement character. Joined, the bytes of a text's tokens are the text in UTF-8. One exception: a decoder that strips
-a text's leading space (Llama 2) does not strip it from the first token's bytes.
+the leading space (Llama 2) of a new turn's text does not strip it from the first token's bytes.
 """
 
 import json

@@ -2,9 +2,9 @@
 
 All runs in one kind of rounds are measured together, so what differs between its simulated policies is their own doing.
 A drafted token agrees with the probability that its place in a draft had, whatever it is; so no draft model can be more
-certain of one token than of another, as real ones are. Rounds that do not wait verify what is certain, and what was
-measured in them is of that alone: so they replay recorded texts (`texts/recorded.py`) where there are some of this pair
-of models. A twin has its mean times, and none of the spread.
+certain of one token than of another, as real ones are. Continuous rounds verify likely tokens only, so the agreement
+that is measured in them is too high for others: they replay recorded texts (`texts/recorded.py`) where there are some
+of this pair of models. A twin has its mean times, and none of the spread.
 """
 
 from collections.abc import Sequence

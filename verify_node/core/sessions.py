@@ -4,7 +4,7 @@ A session is opened by an OpenSession. It ends with a Close, with its peer, or w
 it. Invalid requests are answered by a `Refusal`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 
 from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.engine.paged.pages import PagePool
@@ -66,8 +66,8 @@ class Sessions(Mapping[bytes, Session]):
         self._pool = pool
         self._welcome, self._slo_terms = welcome, slo_terms
         self._open: dict[bytes, Session] = {}
-        self._released: dict[bytes, Session | None] = {}
-        """Ids of closed sessions whose pages are to be freed, with the session if none of its text stays cached."""
+        self._released: dict[bytes, tuple[bytes, Sequence[int]] | None] = {}
+        """Ids of closed sessions whose pages are to be freed; with scope and text if none of that stays cached."""
         self._num_opened = 0
         self.story = Story()
 
@@ -185,7 +185,8 @@ class Sessions(Mapping[bytes, Session]):
         """
         del self._open[session.session_id]
         self.story.note(session.session_id, "drop", len(session.tokens), session.phase)
-        self._released[session.session_id] = None if session.shares or may_return else session
+        is_kept = session.shares or may_return
+        self._released[session.session_id] = None if is_kept else (session.prefix_scope, session.tokens)
 
     def expire(self, now: float, round_s: float) -> list[Session]:
         """Drops forgotten and stuck sessions; returns the stuck ones. round_s: duration of a round."""
@@ -216,7 +217,7 @@ class Sessions(Mapping[bytes, Session]):
         """Frees the pages of closed sessions; to be called only while no round is in flight."""
         for session_id, forgotten in self._released.items():
             if forgotten is not None:
-                self._pool.forget(session_id, forgotten.prefix_scope, forgotten.tokens)
+                self._pool.forget(session_id, *forgotten)
             self._pool.free(session_id)
             self._release_constraints(session_id)
         self._released.clear()

@@ -158,7 +158,7 @@ def commit(
     publish(session, pool)
     if session.finished:
         if not session.shares:
-            pool.withdraw(session.session_id)
+            pool.forget(session.session_id, session.prefix_scope, session.tokens)
         pool.free(session.session_id)
     return Moved(session, entry, outcome, base_len, taken, unverified, num_awaited)
 

@@ -164,7 +164,7 @@ class Promises:
 
     def allot(self, sessions: Mapping[bytes, Session], ready: Iterable[Session], now: float) -> Allotment:
         """Bounds of the round that begins now. ready: sessions that the round can move."""
-        self._keep_in_step(sessions)
+        self._keep_in_step(sessions, now=True)
         if not self.promised:
             return NO_PROMISES
         ready = list(ready)
@@ -198,12 +198,19 @@ class Promises:
             else:
                 one.pause(now)
 
-    def _keep_in_step(self, sessions: Mapping[bytes, Session]) -> None:
-        """Drops sessions that are over, and updates the tokens to prefill: only the pool knows what is cached."""
+    def _keep_in_step(self, sessions: Mapping[bytes, Session], *, now: bool = False) -> None:
+        """Drops sessions that are over, and updates the tokens to prefill: only the pool knows what is cached.
+
+        now: for a round that begins. A session without pages then begins with those that the prefix cache has; before
+        that, they may be evicted.
+        """
         self.promised = _still_open(self.promised, sessions)
         length = self._pool.length
         for key, one in self.promised.items():
-            one.set_prompt(len(sessions[key].tokens) - length(key))
+            session, cached = sessions[key], length(key)
+            if now and not cached:
+                cached = self._pool.find(key, session.prefix_scope, session.tokens).num_tokens
+            one.set_prompt(len(session.tokens) - cached)
 
     def _pages(self, session: Session) -> int:
         return -(-session.limit // self._pool.page_size)

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 import ray
@@ -25,7 +25,7 @@ from goodspeed.wire.keys import read_verify_pair
 FLEET = "fleet"
 LOOK_S, AGAIN_S, DRAIN_S, GRACE_S = 1.0, 5.0, 60.0, 5.0
 """Seconds between two checks; before a replica that failed to start is restarted; until a draining replica ends itself;
-and from then until it is killed."""
+and for which it may be late, or silent when it is asked to drain."""
 
 
 class Node:
@@ -73,13 +73,20 @@ class Node:
         self._report, self._answer = report, self._fleet.report.remote(msgspec.json.encode(report))
 
 
+class Leaving(NamedTuple):
+    """When a replica that has been asked to drain is killed."""
+
+    report_at: float  # if it has not reported by then: Ray has had no room for it
+    kill_at: float
+
+
 class Fleet:
     """Keeps the table, and restarts hung replicas."""
 
     def __init__(self, record: bytes) -> None:
         self._record, self._config = record, msgspec.json.decode(record, type=Record).config
         self._reports = Reports()
-        self._leaving: dict[str, float] = {}  # when each is killed, by name
+        self._leaving: dict[str, Leaving] = {}  # by name
         self._own = ray.get_runtime_context().current_actor
         threading.Thread(target=self._watch, daemon=True).start()
 
@@ -112,10 +119,9 @@ class Fleet:
             self.drain(name)
 
     def drain(self, name: str, timeout_s: float = DRAIN_S) -> None:
-        """Drains a replica, or ends it after timeout_s; at once if it has no process yet."""
+        """Drains a replica, or ends it after timeout_s; soon if it has no process."""
         now = time.monotonic()
-        is_there = self._reports.has(name)
-        self._leaving[name] = now + timeout_s + GRACE_S if is_there else now
+        self._leaving[name] = Leaving(now + GRACE_S, now + timeout_s + GRACE_S)
         ray.get_actor(name).drain.remote(timeout_s)
 
     def end(self) -> None:
@@ -143,8 +149,12 @@ class Fleet:
         """Drops replicas that have left, and restarts hung ones."""
         found, now = names(), time.monotonic()
         self._reports.forget_all_but(found)
-        self._leaving = {name: at for name, at in self._leaving.items() if name in found}
-        late = [name for name, kill_at in self._leaving.items() if now >= kill_at]
+        self._leaving = {name: one for name, one in self._leaving.items() if name in found}
+        late = [
+            name
+            for name, one in self._leaving.items()
+            if now >= (one.kill_at if self._reports.has(name) else one.report_at)
+        ]
         for name in {*late, *self._reports.hung(now)}:
             with suppress(ValueError):  # Ray has dropped it already
                 ray.kill(ray.get_actor(name), no_restart=name in self._leaving)

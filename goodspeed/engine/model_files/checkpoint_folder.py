@@ -64,13 +64,13 @@ def _unreadable(name: str, error: PermissionError) -> CheckpointError:
     return CheckpointError(f"{name}: {reason(error)}; let this user read the folder and its files")
 
 
-def find_tokenizer_folder(name: str) -> Path | None:
+def find_tokenizer_folder(name: str, say: Callable[..., None] = lambda *_: None) -> Path | None:
     """Returns the folder with the tokenizer of a hub's model, downloaded without weights if necessary.
 
     None for a name of another form, or a path that exists.
     """
     is_hub_name = HUB_NAME.fullmatch(name) and not os.path.exists(name)  # noqa: PTH110 (pathlib's raises for long ones)
-    return _from_hub(name, lambda *_: None, weights=False) if is_hub_name else None
+    return _from_hub(name, say, weights=False) if is_hub_name else None
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -90,7 +90,7 @@ def _from_hub(name: str, say: Callable[..., None], *, weights: bool = True) -> P
     try:
         folder = Path(snapshot_download(name, local_files_only=True))
         weights_known = not weights or (folder / SINGLE).exists() or (folder / INDEX).exists()
-        is_readable = (folder / "config.json").exists() and has_tokenizer(folder)
+        is_readable = has_tokenizer(folder) and (not weights or (folder / "config.json").exists())
         if weights_known and is_readable and not (weights and _missing_shards(name, folder)):
             return folder  # else resume an interrupted download
     except Exception:  # not on this machine, for any reason: ask the hub

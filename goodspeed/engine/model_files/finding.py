@@ -95,11 +95,17 @@ def refuse_settings(name: str, device: str, dtype: str, num_ranks: int = 1, engi
     need(f"--model {name}", "torch,openvino", "torch", "openvino")
 
 
-def find_tokenizer(name: str) -> None:
-    """Raises CheckpointError if `load_tokenizer` would find no tokenizer. name: of --tokenizer."""
+def find_tokenizer(name: str, say: Callable[..., None] = lambda *_: None) -> None:
+    """Raises CheckpointError if `load_tokenizer` would find no tokenizer. name: of --tokenizer. say: as for
+    `find_model`."""
     if models.is_gguf(name):
         _checked(name, f"--tokenizer {name}")
-    elif find_tokenizer_folder(name) is None:
+        return
+    try:
+        is_there = find_tokenizer_folder(name, say) is not None
+    except CheckpointError as error:
+        raise CheckpointError(f"--tokenizer {name}: {error}") from error
+    if not is_there:
         tokenizer_folder.find(name)
 
 

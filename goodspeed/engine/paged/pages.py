@@ -199,10 +199,10 @@ class PagePool:
                 self._prefix_cache.withdraw(page)
 
     def forget(self, key: Hashable, scope: bytes, tokens: Sequence[int]) -> None:
-        """Removes a session's text from the prefix cache, with the pages that it had when it was freed. scope: its own
-        alone."""
+        """Removes a text from the prefix cache, also the pages that its session has given up. scope: no other's."""
+        pages = self._prefix_cache.find(self.digests(key, scope, tokens))
         self.withdraw(key)
-        for page in self._prefix_cache.find(self.digests(key, scope, tokens)):
+        for page in pages:
             if self._prefix_cache.drop_unused(page):
                 self._freed.append(page)
 

@@ -1,6 +1,7 @@
 """Decodes token ids to text piece by piece, up to the first stop string, never splitting a character."""
 
 from collections.abc import Collection, Sequence
+from itertools import islice
 from typing import Any
 
 from goodspeed.engine.tokenizing.text import decode, special_ids
@@ -16,7 +17,7 @@ MAX_PENDING = 16
 
 
 MAX_BEFORE = 8
-"""Most tokens of a prompt that are decoded before the first token of its continuation."""
+"""Tokens of a prompt that are decoded before the first token of its continuation."""
 
 
 class TextStream:
@@ -35,8 +36,12 @@ class TextStream:
         self._context_text = ""
         self._pending: list[int] = []  # tokens since then
         self._num_given = 0  # characters of their text already returned
-        self._begin_after([token for token in before[-MAX_BEFORE:] if token not in self._hidden], [])
-        if self._context_text.endswith(REPLACEMENT):  # cut within a character
+        shown = [*islice((token for token in reversed(before) if token not in self._hidden), MAX_BEFORE + MAX_OPEN)]
+        for size in range(MAX_BEFORE, MAX_BEFORE + MAX_OPEN + 1):  # the first of them may lie within a character
+            self._begin_after(shown[:size][::-1], [])
+            if not self._context_text.endswith(REPLACEMENT):
+                break
+        else:  # the text is cut within a character
             self._begin_after([], [])
 
     def push(self, tokens: Sequence[int]) -> str:

@@ -46,7 +46,7 @@ def _on_device(name: str) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError as error:
         what = f"{name}: the GPU has too little free memory for the model"
-        raise ConfigError(f"{what}; free some, or use a smaller or quantised model, or --tp") from error
+        raise ConfigError(f"{what}; free some, or use a smaller or quantised model") from error
 
 
 def token_bytes(checkpoint: Checkpoint) -> int:

@@ -322,7 +322,7 @@ def test_a_replica_that_still_drains_keeps_its_ports(run: Run, gone: Record, mon
     assert run("scale", "3")[0] == 0
 
 
-@pytest.mark.parametrize("leaving", [{}, {"replica-1": 60.0}])
+@pytest.mark.parametrize("leaving", [{}, {"replica-1": actors.Leaving(5.0, 60.0)}])
 def test_a_replica_that_died_while_it_drained_does_not_come_back(leaving, monkeypatch) -> None:
     ended = Mock()
     monkeypatch.setattr(ray, "get_actor", lambda name: name)
@@ -348,19 +348,26 @@ def test_a_replica_that_does_not_drain_in_time_or_has_no_process_is_ended(monkey
     fleet.drain("replica-2", 60.0)
     fleet.look_after()
     assert not killed.called
-    fleet.drain("replica-3", 60.0)
+    for name in ("replica-1", "replica-3"):
+        fleet.drain(name, 60.0)
+    clock.now = 104.0
+    fleet._reports.hear(Report(Replica("replica-1", "tcp://127.0.0.1:1"), "ready", 1), clock.now, 0.0)
+    fleet.look_after()
+    assert not killed.called
+    clock.now = 106.0
     fleet.look_after()
     killed.assert_called_once_with(True)
+    assert set(fleet._leaving) == set(names), "it is asked for until it is gone"
     names.remove("replica-3")
     clock.now = 166.0
     fleet.look_after()
-    assert (killed.call_count, list(fleet._leaving)) == (2, ["replica-2"])
+    assert (killed.call_count, set(fleet._leaving)) == (3, {"replica-1", "replica-2"})
 
 
 def test_who_leaves_drains_before_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(actors, "names", lambda: ["replica-1", "replica-2"])
     fleet = object.__new__(actors.Fleet)  # without its thread
-    fleet._reports, fleet._leaving = Reports(), {"replica-2": 60.0}
+    fleet._reports, fleet._leaving = Reports(), {"replica-2": actors.Leaving(5.0, 60.0)}
     for name in actors.names():
         fleet._reports.hear(Report(Replica(name, f"tcp://127.0.0.1:{name[-1]}"), "ready", 1), 0.0, 0.0)
     assert [one["state"] for one in msgspec.json.decode(fleet.status())] == ["ready", "draining"]

@@ -58,7 +58,8 @@ def test_a_decoder_that_joins_tokens_gives_the_text_of_all_of_them(parts: list[l
 @given(joined, joined)
 @example([[257], [259]], [[257], [259]])
 @example([[0]], [[257]])
-@example([[1 + "日".encode()[0]]], [[257]])  # the prompt ends within a character
+@example([[259], *[[0]] * 9], [[257]])  # special tokens between them
+@example([[1 + byte for byte in "日本語".encode()]], [[257]])  # its last eight tokens begin within a character
 def test_a_prompt_and_its_continuation_are_the_text_of_both(prompt: list[list[int]], parts: list[list[int]]) -> None:
     before, ids = ([token for part in both for token in part] for both in (prompt, parts))
     text, whole = decode(joining(), before), decode(joining(), before + ids)
@@ -66,6 +67,12 @@ def test_a_prompt_and_its_continuation_are_the_text_of_both(prompt: list[list[in
     pieces = [stream.push([token]) for token in ids]
     if not text.endswith("\ufffd") and whole.startswith(text) and "\ufffd" not in whole:
         assert text + "".join([*pieces, stream.end()]) == whole
+
+
+def test_a_prompt_that_ends_within_a_character_is_no_context() -> None:
+    first, *rest = [1 + byte for byte in "日".encode()]
+    stream = TextStream(joining(), before=[259, first])
+    assert "".join(map(stream.push, ([token] for token in [*rest, 257, 259]))) + stream.end() == "\ufffd\ufffd thecat"
 
 
 @given(streams, st.integers(1, 5))

@@ -172,7 +172,8 @@ def test_of_continuous_rounds_number_and_time_are_foretold() -> None:
         real, twins = really(run), simulated(run, computed(run))
         assert sum(told.num_tokens for row in twins.rounds for told in row) == num_tokens
         # A twin's draft nodes take their mean time, so fewer of its drafts are late: 0.72 to 0.82 of the time was seen.
+        most_off = {"rounds": 0.3, "seconds": 0.4}
         pairs = {"rounds": (len(real.rounds), len(twins.rounds)), "seconds": (real.elapsed_s, twins.elapsed_s)}
-        if not (wrong := {name: (a, b) for name, (a, b) in pairs.items() if abs(a - b) > 0.3 * a}):
+        if not (wrong := {name: (a, b) for name, (a, b) in pairs.items() if abs(a - b) > most_off[name] * a}):
             return
     pytest.fail(f"three times not as foretold; the last time {wrong}")

@@ -408,8 +408,11 @@ def test_the_final_token_of_a_held_prompt_is_held_also_where_more_is_cached_than
     desk = promising("a", num_pages=100)
     ask(desk, 1, None, prompt=prompt, cache_salt=b"alice")
     serve(desk)
-    ask(desk, 2, prompt=prompt, cache_salt=salt)
+    ask(desk, 2, PATIENT, prompt=prompt, cache_salt=salt)
     key = session_id(2)
+    desk.core.admit(desk.now)
+    allotted = desk.core.promises.allot(desk.core.sessions, [desk.session(2)], desk.now)
+    assert allotted.prefill == {key: fed_tokens + 1}
     allotment = Allotment(100, {key: 29}, (key,), frozenset({key}), held=frozenset({key}))
     [entry] = pack([desk.session(2)], desk.core.pool, drafted={}, allotment=allotment).entries
     assert (entry.samples, len(entry.tokens)) == (False, fed_tokens)

@@ -148,6 +148,7 @@ def test_text_after_a_call_does_not_part_it_from_its_result() -> None:
     told = {"role": "tool", "tool_call_id": "c1", "content": "3 degrees"}
     assert api.chat(messages=[user, turn, told], tools=TOOLS_OF_CHATS).status_code == 200
     assert api.service.prompts == [api.prompt] * 2
+    assert "calls cannot be continued" in respond(api, input=items[:3], **TOOLS).text, "as of a chat"
 
 
 @pytest.mark.parametrize(
