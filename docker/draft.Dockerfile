@@ -52,6 +52,6 @@ WORKDIR /home/goodspeed
 # Alive, where the node is started with --http on this port; /ready says whether it can serve.
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s CMD ["python3", "-c", \
-    "from urllib.request import urlopen; urlopen('http://127.0.0.1:8000/health', timeout=2)"]
+    "from urllib.request import ProxyHandler, build_opener; build_opener(ProxyHandler({})).open('http://127.0.0.1:8000/health', timeout=2)"]
 ENTRYPOINT ["python3", "-m", "draft_node"]
 CMD ["--help"]

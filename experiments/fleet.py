@@ -165,7 +165,7 @@ def arrivals(config: Config, study: Study, replicas: int, number: int, requests_
     recorded = partial(window, scenario.trace, window_s=study.window_s)
     [begin_s] = scenario.begins_s
     times = sorted(at_s for place in own for at_s in recorded(begin_s=begin_s + place * study.window_s))
-    return config.squeezed(study.scenario, times, study.window_s, requests_per_s)
+    return config.squeezed(study.scenario, times, study.window_s, requests_per_s, number)
 
 
 def homes_of(kind: str, replicas: int, clients: int, seed: int) -> list[int]:

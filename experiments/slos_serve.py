@@ -176,22 +176,21 @@ def cells(config: Config) -> Iterator[Cell]:
 def measure(config: Config, cell: Cell) -> tuple[Row, list[Row]]:
     """The capacities of a policy in its best variant, with what it made of that load; and every load tried.
 
-    A variant that fails with the load that another one holds is not searched.
+    A variant that fails with the load that another one holds is not searched. `capacity_few` is that of the best
+    variant by that measure.
     """
     found: list[tuple[Row, list[Row]]] = []
-    number, guess = 0, round(PER_S * config.scenarios[cell.scenario].requests_per_s)
+    few, number, guess = 0, 0, round(PER_S * config.scenarios[cell.scenario].requests_per_s)
     for variant in rivals(config, cell) if cell.policy in BASELINES else [""]:
         tried = Tried(partial(load, config, cell, variant), PER_S)
-        if number and tried.violations(number) > ALLOWED:
-            continue
-        most = round(PER_S * MOST_PER_S)
-        number = highest(tried.violations, ALLOWED, start=number or guess, most=most, ratio=config.ratio, step=STEP)
-        few = 0
-        if number and cell.scenario == FEW_SCENARIO and not cell.window:
-            start = max(1, round(number / STEP))
-            few = highest(tried.violations, FEW, start=start, most=number, ratio=config.ratio, step=STEP)
-        found.append((tried.best(number) | {"capacity": number / PER_S, "capacity_few": few / PER_S}, tried.rows))
-    return max(found, key=lambda pair: (pair[0]["capacity"], pair[0]["capacity_few"]))
+        search = partial(highest, tried.violations, ratio=config.ratio, step=STEP)
+        if not number or tried.violations(number) <= ALLOWED:
+            number = search(ALLOWED, start=number or guess, most=round(PER_S * MOST_PER_S))
+            found.append((tried.best(number) | {"capacity": number / PER_S}, tried.rows))
+        if number and cell.scenario == FEW_SCENARIO and not cell.window and (not few or tried.violations(few) <= FEW):
+            few = search(FEW, start=few or max(1, round(number / STEP)), most=number)
+    row, rows = max(found, key=lambda pair: pair[0]["capacity"])
+    return row | {"capacity_few": few / PER_S}, rows
 
 
 # -- one load ----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from draft_node.parsing.formats import Formats, ToolFormat
 from draft_node.parsing.tool_parsers import CLOSED, FUNCTION, FUNCTION_ENDS, PARAMETER, PARAMETER_ENDS
 from draft_node.parsing.tool_schemas import (
+    check_expressible,
     check_parameters,
     choices_of,
     is_legible,
@@ -255,6 +256,7 @@ class _Writer:
             return f"{_dumped(f'{tool.name}>{chr(10)}')} {self._any_parameter()}* {_dumped(FUNCTION_ENDS)}"
         properties, required = parameters_of(tool.schema)
         if tool.strict:
+            check_expressible(tool.name, tool.schema)
             check_parameters(tool.name, properties, required)
         else:
             properties = {

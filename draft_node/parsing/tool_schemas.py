@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from goodspeed.constraint.references import Part, Resolver, followed
@@ -16,9 +16,31 @@ def is_of_object(schema: Mapping[str, Any]) -> bool:
 
 
 def parameters_of(schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-    """Returns a schema's properties, and the names of the required ones."""
-    properties, required = schema.get("properties"), schema.get("required")
-    return properties if isinstance(properties, dict) else {}, required if isinstance(required, list) else []
+    """Returns a schema's properties and the names of the required ones, also those behind its `$ref` and `allOf`."""
+    found, names = dict[str, Any](), list[Any]()
+    for part in _parts(schema):
+        properties, required = part.get("properties"), part.get("required")
+        found = {**(properties if isinstance(properties, dict) else {}), **found}
+        names += required if isinstance(required, list) else []
+    return found, names
+
+
+def check_expressible(name: str, schema: Mapping[str, Any]) -> None:
+    """Raises ValueError for parameters whose schema says more than what each of them is."""
+    if found := sorted(BETWEEN_PARAMETERS.intersection(key for part in _parts(schema) for key in part)):
+        what = f"the parameters of {name} have {found[0]!r}, which this model's calls cannot keep"
+        raise ValueError(f"{what}; describe each parameter under `properties`, or leave `strict` out")
+
+
+def _parts(schema: Mapping[str, Any]) -> Iterator[Part]:
+    """Yields the parts of a schema that all hold: itself, those behind its `$ref`, and those of its `allOf`."""
+    resolver, left = Resolver(schema), [schema]
+    for _ in range(MAX_PARTS):
+        if not left:
+            return
+        chain = [*followed(left.pop(0), resolver)]
+        yield from chain
+        left += [member for part in chain for member in members_of(part, "allOf")[:MAX_PARTS]]
 
 
 def check_parameters(name: str, properties: Mapping[str, Any], required: Sequence[Any]) -> None:
@@ -48,6 +70,11 @@ def may_be_call(schema: Mapping[str, Any]) -> bool:
     return isinstance(properties, dict) and "name" in properties and bool({"parameters", "arguments"} & set(properties))
 
 
+BETWEEN_PARAMETERS = frozenset(
+    {"anyOf", "oneOf", "not", "if", "minProperties", "maxProperties", "dependentRequired", "dependentSchemas"}
+)
+"""Keywords of an object that hold between its members."""
+
 MAX_PARTS = 64
 """Most parts of one parameter's schema that are examined: references may be circular."""
 
@@ -63,6 +90,9 @@ _QUOTES = re.compile(r'\\.|"', re.DOTALL)
 MAX_EXACT = 1 << 53
 """Largest float that is converted to the integer that it is."""
 
+MAX_DEPTH = 3
+"""Deepest nesting of `anyOf` and its like in which enumerated values are found."""
+
 MAX_CHOICES = 64
 """Most values of an enumeration whose types are examined; a longer one is taken to allow strings as well."""
 
@@ -74,8 +104,7 @@ def arguments_of(given: Mapping[str, str], schema: Mapping[str, Any]) -> str | N
 
     given: text by parameter; schema: of the parameters. None if JSON cannot express a value.
     """
-    properties = schema.get("properties")
-    declared, resolver = properties if isinstance(properties, dict) else {}, Resolver(schema)
+    declared, resolver = parameters_of(schema)[0], Resolver(schema)
     values = {key: _value(text, declared.get(key), resolver) for key, text in given.items()}
     try:
         written = json.dumps(values, ensure_ascii=False, allow_nan=False)
@@ -112,12 +141,37 @@ def types_of(wanted: Any, resolver: Resolver) -> frozenset[str]:
 def choices_of(wanted: Any, resolver: Resolver) -> list[Any] | None:
     """Returns a parameter's enumerated values that match its types; None if its schema enumerates none."""
     parts = list(followed(wanted, resolver))
-    choices = next((listed for part in parts if (listed := values_of(part)) is not None), None)
+    choices = _first(_listed(part, resolver) for part in parts)
     types = next((part["type"] for part in parts if "type" in part), None)
     if choices is None or types is None:
         return choices
     allowed = types if isinstance(types, list) else [types]
     return [one for one in choices if kind_of(one) in allowed or (kind_of(one) == "integer" and "number" in allowed)]
+
+
+def _listed(part: Part, resolver: Resolver, depth: int = 0) -> list[Any] | None:
+    """Returns the values that a part enumerates itself, or by members of which one (`anyOf`) or all (`allOf`) hold."""
+    if (own := values_of(part)) is not None:
+        return own
+    if part.get("type") == "null":
+        return [None]
+    if depth == MAX_DEPTH:
+        return None
+
+    def each(name: str) -> list[list[Any] | None]:
+        """The values of each member."""
+        chains = [followed(member, resolver) for member in members_of(part, name)[:MAX_PARTS]]
+        return [_first(_listed(one, resolver, depth + 1) for one in chain) for chain in chains]
+
+    for name in ("anyOf", "oneOf"):
+        some = each(name)
+        if some and None not in some:
+            return [value for one in some for value in one or ()]
+    return _first(each("allOf"))
+
+
+def _first(some: Iterable[list[Any] | None]) -> list[Any] | None:
+    return next((one for one in some if one is not None), None)
 
 
 def kind_of(value: Any) -> str:

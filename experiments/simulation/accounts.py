@@ -50,7 +50,7 @@ class Accounts:
         self.send_s += finished.send_s
         self._sent_s = finished.send_s
         self.num_drafted += finished.round.num_drafted
-        ended = finished.started + finished.duration_s
+        ended = finished.started + finished.duration_s + finished.work_s
         for verdict in finished.verdicts:
             self.verdicts[verdict.session_id].append(Seen(ended, len(verdict.tokens), finished.round.number))
 

@@ -135,12 +135,19 @@ async def _built(form: GrammarSettings, tools: Sequence[Tool], param: str, calle
     return built
 
 
+NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
+"""The schema of a tool without one."""
+
+
 async def _with_calls(form: GrammarSettings, options: ChatOptions, caller: Caller) -> Constraint:
     """Returns the constraint of an answer with tools, after a check; ApiError 400 if it cannot be served.
 
     If it cannot, and a call is required, all tools that are not strict are loosened.
     """
-    tools = [Tool(one.name, one.parameters or {}, strict=bool(one.strict)) for one in options.functions]
+    tools = [
+        Tool(one.name, NO_PARAMETERS if one.parameters is None else one.parameters, strict=bool(one.strict))
+        for one in options.functions
+    ]
     try:
         return await _built(form, tools, "tools", caller)
     except ApiError as error:

@@ -22,6 +22,7 @@ class Finished:
     duration_s: float
     verdicts: tuple[Verdict, ...]
     send_s: float = 0.0  # what they take on the verify node's line; the wait for the next round begins with it
+    work_s: float = 0.0  # of the node itself after the pass; then the verdicts leave
 
 
 class Receiver(Protocol):

@@ -256,7 +256,7 @@ class VerifyNode:
             verdicts = tuple(send.message for send in sends if isinstance(send.message, Verdict))
             waited_s, trunk = started - self._idle_since, self.world.trunk
             send_s = trunk.seconds(sum(map(verdict_bytes, verdicts))) if trunk else 0.0
-            self.world.on_round(Finished(planned, started, waited_s, duration_s, verdicts, send_s))
+            self.world.on_round(Finished(planned, started, waited_s, duration_s, verdicts, send_s, work_s))
         self._idle_since = self.world.clock.now
         self.world.join_next(planned.number)
         self._reply(sends)

@@ -4,7 +4,7 @@ This module is the engine `openvino` (`engines.EngineKind`).
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import blake2b
@@ -59,8 +59,8 @@ def load(
     """
     refuse_settings(name, device, dtype, engine="openvino")
     found, in_float32 = find_model(name), dtype == "float32"
-    settings = generation_settings.choose(name, None if found.kind == "gguf" else found.path, generation_config)
     read = _read(name, found, in_float32=in_float32)
+    settings = generation_settings.choose(name, read.defaults, generation_config)
     is_exact = exact and not in_float32
     with _naming(name):
         compiled = Compiled(read.model, read.constants, in_float32=in_float32, num_threads=num_threads, exact=is_exact)
@@ -96,6 +96,7 @@ class _Read(NamedTuple):
     identity: bytes  # for the fingerprint
     vocabulary: Vocabulary
     context_len: int
+    defaults: Path | Mapping[str, Any]  # what says how to sample: `generation_settings.choose`
     kept: KeptTokens | None = None
     mask_id: int | None = None
     num_parallel: int = 1
@@ -106,11 +107,11 @@ def _read(name: str, found: ModelFiles, *, in_float32: bool) -> _Read:
         file = read_gguf(found.path, name)
         known, kept = vocabulary.load(file), KeptTokens.of(file)
         model, constants = graph.build(file, in_float32=in_float32)
-        return _Read(model, constants, _sampled(file), known, file.context_len, kept, *file.parallel)
+        return _Read(model, constants, _sampled(file), known, file.context_len, file.fields, kept, *file.parallel)
     known = tokenizer_folder.load(name, "--model")
     model = openvino_folder.read(name, found.path / GRAPH)
     context_len = openvino_folder.context_len(name, found.path, model)
-    return _Read(model, None, _sampled_folder(found.path), known, context_len)
+    return _Read(model, None, _sampled_folder(found.path), known, context_len, found.path)
 
 
 def has_int8() -> bool:

@@ -1,15 +1,15 @@
-"""Reads a checkpoint's sampling defaults, stop strings and end-of-sequence ids from its configuration files.
+"""Reads a model's sampling defaults, stop strings and end-of-sequence ids from its files.
 
 The defaults and stop strings are in `generation_config.json`; `chat_generation_config.json` overrides it for chats.
-Only values in the files count: transformers' own defaults (top_k 50) are not the model makers' choice. If neither file
-says how to sample, chats get `FOR_PEOPLE`. As in other servers, `do_sample` is ignored. End-of-sequence ids are the
-same for all texts, and also come from `config.json` and the tokenizer.
+Only values in the files count: transformers' own defaults (top_k 50) are not the model makers' choice. A GGUF file has
+defaults in its header. If nothing says how to sample, chats get `FOR_PEOPLE`. As in other servers, `do_sample` is
+ignored. End-of-sequence ids are the same for all texts, and also come from `config.json` and the tokenizer.
 """
 
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,10 @@ from goodspeed.errors import CheckpointError
 logger = logging.getLogger("goodspeed.engine")
 
 FOR_ALL, FOR_CHATS = "generation_config.json", "chat_generation_config.json"
+
+HEADER = "general.sampling"
+IN_HEADER = {"temp": "temperature", "penalty_repeat": "repetition_penalty"}
+"""Fields of a GGUF file that have other names than in `generation_config.json`."""
 
 MAX_EOS_IDS = 64
 """Most end-of-sequence ids: the limit of the wire format."""
@@ -30,6 +34,7 @@ FOR_PEOPLE: Mapping[str, Any] = {"temperature": 0.7, "top_p": 0.95}
 """Sampling of chats whose checkpoint does not say how: at temperature 1 without top_p small models write nonsense."""
 
 WAY_OUT = "correct it, or remove the file (`goodspeed generate`: or --generation-config none)"
+WAY_OUT_OF_HEADER = "convert the model again without it (`goodspeed generate`: or give --generation-config none)"
 
 BOUNDS: Mapping[str, tuple[float, float]] = {
     "temperature": (0.0, 100.0),
@@ -83,19 +88,17 @@ class GenerationSettings:
     unsupported: tuple[str, ...] = ()  # unsupported keys in use, as `file: key, key`
 
 
-def choose(name: str, folder: Path | None, generation_config: str) -> GenerationSettings:
-    """Returns the settings by `--generation-config`: for `auto` the folder's, with a warning about unsupported keys.
+def choose(name: str, source: Path | Mapping[str, Any], generation_config: str) -> GenerationSettings:
+    """Returns the settings by `--generation-config`: for `auto` the model's, with a warning about unsupported keys.
 
-    folder: None: of a model without such files. Raises what `read` raises.
+    source: the checkpoint's folder, or the fields of a GGUF file. Raises CheckpointError for an invalid value.
     """
     if generation_config != "auto":
         return GenerationSettings()
-    if folder is None:
-        return GenerationSettings(chats=TextDefaults(**FOR_PEOPLE))
-    settings = read(name, folder)
+    settings = read(name, source) if isinstance(source, Path) else read_header(name, source)
     if settings.unsupported:
         extra = {"model": name, "keys": "; ".join(settings.unsupported)}
-        what = "these settings of the checkpoint's generation config are not supported and are ignored"
+        what = "these settings of the model's generation config are not supported and are ignored"
         logger.warning(what, extra=extra)
     return settings
 
@@ -105,7 +108,23 @@ def read(name: str, folder: Path) -> GenerationSettings:
     for_all, for_chats = (_read_file(name, folder / file) for file in (FOR_ALL, FOR_CHATS))
     # eos_token_id is unsupported in the chats' file: all texts share one set of end-of-sequence ids.
     ignored = {FOR_ALL: _unsupported(for_all, {"eos_token_id"}), FOR_CHATS: _unsupported(for_chats, ())}
-    completions, chats = _checked(name, FOR_ALL, for_all), _checked(name, FOR_CHATS, for_chats)
+    return _settings(_checked(name, FOR_ALL, for_all), _checked(name, FOR_CHATS, for_chats), ignored)
+
+
+def read_header(name: str, fields: Mapping[str, Any]) -> GenerationSettings:
+    """Reads the settings in the fields of a GGUF file; CheckpointError, naming the file, for an invalid value."""
+    own = {key.removeprefix(f"{HEADER}."): value for key, value in fields.items() if key.startswith(f"{HEADER}.")}
+    given = {
+        IN_HEADER.get(key, key): round(value, 6) if isinstance(value, float) else value  # they are stored in 32 bits
+        for key, value in own.items()
+    }
+    return _settings(_checked(name, HEADER, given), {}, {HEADER: _unsupported(given, ())})
+
+
+def _settings(
+    completions: dict[str, Any], chats: dict[str, Any], ignored: Mapping[str, Sequence[str]]
+) -> GenerationSettings:
+    """chats: what differs for them. ignored: unsupported keys by file."""
     chats = completions | chats
     if not chats.keys() & {"temperature", "top_k", "top_p", "min_p"}:
         chats |= FOR_PEOPLE
@@ -187,4 +206,4 @@ def _is_stop(value: Any) -> bool:
 
 def _wrong(name: str, file: str, key: str, value: Any, wanted: str) -> CheckpointError:
     what = f"{name}: {file}: {key} is {ascii(value)[:80]}, but must be {wanted}"
-    return CheckpointError(f"{what}; {WAY_OUT}")
+    return CheckpointError(f"{what}; {WAY_OUT_OF_HEADER if file == HEADER else WAY_OUT}")

@@ -300,6 +300,10 @@ def called(schema: dict[str, Any], **written: str) -> dict[str, Any] | None:
         ({"$ref": "#/$defs/Colour", "description": "x"}, "red", "red"),
         ({"$ref": "#/$defs/Colour"}, "blue", None),
         ({"anyOf": [{"enum": [1]}, {"const": True}]}, "2", None),
+        ({"anyOf": [{"type": "string", "enum": ["a", "b"]}, {"type": "null"}]}, "b", "b"),
+        ({"anyOf": [{"type": "string", "enum": ["a", "b"]}, {"type": "null"}]}, "c", None),
+        ({"anyOf": [{"$ref": "#/$defs/Colour"}, {"const": "blue"}]}, "blue", "blue"),
+        ({"allOf": [{"$ref": "#/$defs/Colour"}]}, "blue", None),
     ],
 )
 def test_listed_values_are_kept_and_read_again(wanted: Any, written: str, value: Any) -> None:
@@ -308,6 +312,26 @@ def test_listed_values_are_kept_and_read_again(wanted: Any, written: str, value:
     assert found == (None if value is None else {"p": value})
     if found is not None:
         validate(found, schema)
+
+
+def test_null_is_one_of_the_listed_values() -> None:
+    schema = {"properties": {"p": {"anyOf": [{"type": "string", "enum": ["a", "b"]}, {"type": "null"}]}}}
+    assert called(schema, p="null") == {"p": None}
+
+
+OF_X = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/definitions/A", "definitions": {"A": OF_X}},
+        {"type": "object", "allOf": [True, OF_X]},
+        {"allOf": [{"$ref": "#/$defs/A"}], "$defs": {"A": OF_X}},
+    ],
+)
+def test_parameters_are_found_behind_references_and_all_of(schema: dict[str, Any]) -> None:
+    assert (called(schema, x="1"), called(schema, x="a"), called(schema)) == ({"x": 1}, None, None)
 
 
 @pytest.mark.parametrize("said", [f"a{NEXT}", "\n</parameter>", f"{NEXT}\n", "</function>", "", "\n\n"])
@@ -328,6 +352,11 @@ def test_a_value_has_nothing_that_the_parser_takes_for_other_parameters(said: st
             for name in ("b", ["b"], {"b": 1}, None)
         ),
         ({"properties": {"a": {"enum": ["</parameter>"]}}}, "enum of f"),
+        (
+            {"properties": {"a": {}}, "not": {"required": ["a"]}},
+            "of f have 'not', which this model's calls cannot keep",
+        ),
+        ({"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{}]}}}, "of f have 'anyOf'"),
     ],
 )
 def test_names_and_values_that_could_not_be_read_again_are_refused(schema: dict[str, Any], why: str) -> None:

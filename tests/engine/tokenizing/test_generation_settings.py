@@ -35,6 +35,22 @@ def test_chats_are_sampled_as_the_makers_say_if_they_say_how(tmp_path, said, is_
     assert found.chats == TextDefaults(**said)
 
 
+def test_the_header_of_a_gguf_file_says_it_by_other_names() -> None:
+    fields = {"general.name": "m", "general.sampling.temp": 0.6000000238418579, "general.sampling.top_k": 20}
+    found = generation_settings.choose("m.gguf", fields, "auto")
+    assert found.completions == found.chats == TextDefaults(temperature=0.6, top_k=20)
+    fields = {
+        f"general.sampling.{key}": value
+        for key, value in {"penalty_repeat": 1.5, "mirostat": 0, "xtc_threshold": 0.5}.items()
+    }
+    found = generation_settings.choose("m.gguf", fields, "auto")
+    assert (found.completions, found.chats.temperature) == (TextDefaults(repetition_penalty=1.5), 0.7)
+    assert found.unsupported == ("general.sampling: xtc_threshold",)
+    assert generation_settings.choose("m.gguf", fields, "none") == GenerationSettings()
+    with pytest.raises(CheckpointError, match=r"^m.gguf: general.sampling: top_k is 'x', .*; convert the model again"):
+        generation_settings.choose("m.gguf", {"general.sampling.top_k": "x"}, "auto")
+
+
 def test_penalties_and_ends_do_not_say_how_to_sample(tmp_path: Path) -> None:
     found = settings(tmp_path, {"repetition_penalty": 1.1}, {"stop_strings": "a"})
     assert found.completions == TextDefaults(repetition_penalty=1.1)

@@ -21,16 +21,16 @@ def test_wall_time_is_split_by_hand():
     """A wait of 1 s, a round of 2, sending 0.25; a wait of 3 that begins with that, a round of 1, sending 0.5."""
     accounts = Accounts()
     accounts.note(Finished(Round(1, ()), 1.0, 1.0, 2.0, (verdict(A, 3), verdict(B, 1)), 0.25))
-    accounts.note(Finished(Round(2, ()), 6.0, 3.0, 1.0, (verdict(A, 2),), 0.5))
+    accounts.note(Finished(Round(2, ()), 6.0, 3.0, 1.0, (verdict(A, 2),), 0.5, work_s=0.125))
     assert (accounts.receive_s, accounts.verify_s, accounts.send_s) == (1.0 + 2.75, 3.0, 0.75)
     assert accounts.wall_s == 7.5
     assert accounts.num_rounds == 2
-    assert accounts.verdicts == {A: [Seen(3.0, 3, 1), Seen(7.0, 2, 2)], B: [Seen(3.0, 1, 1)]}
+    assert accounts.verdicts == {A: [Seen(3.0, 3, 1), Seen(7.125, 2, 2)], B: [Seen(3.0, 1, 1)]}
     both = Run(accounts, ((A,), (B,)), (7.0, 3.0))
     assert both.goodputs == [2.5, 1.0]
     assert both.speeds == [5 / 7, 1 / 3]
     assert (both.num_tokens, both.tokens_per_s) == (6, 6 / 7)
-    assert (both.gaps(0), both.gaps(1)) == ([(4.0, 2)], [])
+    assert (both.gaps(0), both.gaps(1)) == ([(4.125, 2)], [])
 
 
 def test_measures_of_fairness_and_chance():

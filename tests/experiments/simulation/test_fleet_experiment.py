@@ -21,6 +21,11 @@ def test_one_replica_meets_the_requests_of_slos_serve():
         assert of_fleet == alone(other, AlonesCell("Coder", "dp"), 3.0)
 
 
+def test_each_run_has_requests_of_its_own():
+    first, second = (arrivals(FULL, FULL.studies["replicas"], 1, number, 3.0) for number in (0, 1))
+    assert [one.prompt_tokens for one in first[:9]] != [one.prompt_tokens for one in second[:9]]
+
+
 def row(study, replicas, capacity, routing="fits"):
     return {"study": study, "replicas": replicas, "routing": routing, "capacity": capacity}
 

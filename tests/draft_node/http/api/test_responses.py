@@ -133,6 +133,11 @@ def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
     assert api.service.prompts == [api.prompt] * 2
 
 
+@pytest.mark.parametrize("form", [{"type": "text", "strict": False}, {"type": "json_object", "schema": {}}])
+def test_members_that_ask_for_nothing_are_no_schema(form: dict[str, Any]) -> None:
+    assert respond(speaking(), input="x", text={"format": form}).status_code == 200
+
+
 def test_text_after_a_call_does_not_part_it_from_its_result() -> None:
     api, user = speaking(), {"role": "user", "content": "Oslo?"}
     call = {"name": "weather", "arguments": '{"city": "Oslo"}'}
