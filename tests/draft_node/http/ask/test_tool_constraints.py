@@ -56,6 +56,7 @@ SAID = [
     ({**AUTO, "tool_choice": "required"}, "<think>hm</think>\n\n" + SAFE + "\n" + SAFE, True),
     ({**AUTO, "tool_choice": "required", "parallel_tool_calls": False}, SAFE + OTHER, False),
     ({"tools": TOOLS, "tool_choice": NAMED}, SAFE, True),
+    ({"tools": [{"type": "function", "function": {"name": "weather"}}], "tool_choice": "required"}, SAFE, False),
     ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "time"}}}, SAFE, False),
     ({"tools": TOOLS, **FORMAT}, "7", True),
     ({"tools": TOOLS, **FORMAT}, SAFE, True),
