@@ -179,18 +179,18 @@ def measure(config: Config, cell: Cell) -> tuple[Row, list[Row]]:
     A variant that fails with the load that another one holds is not searched. `capacity_few` is that of the best
     variant by that measure.
     """
-    found: list[tuple[Row, list[Row]]] = []
+    found: list[tuple[Row, Tried]] = []
     few, number, guess = 0, 0, round(PER_S * config.scenarios[cell.scenario].requests_per_s)
     for variant in rivals(config, cell) if cell.policy in BASELINES else [""]:
         tried = Tried(partial(load, config, cell, variant), PER_S)
         search = partial(highest, tried.violations, ratio=config.ratio, step=STEP)
         if not number or tried.violations(number) <= ALLOWED:
             number = search(ALLOWED, start=number or guess, most=round(PER_S * MOST_PER_S))
-            found.append((tried.best(number) | {"capacity": number / PER_S}, tried.rows))
+            found.append((tried.best(number) | {"capacity": number / PER_S}, tried))
         if number and cell.scenario == FEW_SCENARIO and not cell.window and (not few or tried.violations(few) <= FEW):
             few = search(FEW, start=few or max(1, round(number / STEP)), most=number)
-    row, rows = max(found, key=lambda pair: pair[0]["capacity"])
-    return row | {"capacity_few": few / PER_S}, rows
+    row, tried = max(found, key=lambda pair: pair[0]["capacity"])
+    return row | {"capacity_few": few / PER_S}, tried.rows
 
 
 # -- one load ----------------------------------------------------------------------------------------------------------

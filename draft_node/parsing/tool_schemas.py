@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
-from goodspeed.constraint.references import Part, Resolver, followed
+from goodspeed.constraint.references import Part, Resolver, followed, standalone
 from goodspeed.constraint.schemas import members_of, values_of
 
 
@@ -20,14 +21,17 @@ def parameters_of(schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]
     found, names = dict[str, Any](), list[Any]()
     for part in _parts(schema):
         properties, required = part.get("properties"), part.get("required")
-        found = {**(properties if isinstance(properties, dict) else {}), **found}
+        for key, wanted in properties.items() if isinstance(properties, dict) else ():
+            found[key] = {"allOf": [found[key], wanted]} if key in found else wanted
         names += required if isinstance(required, list) else []
     return found, names
 
 
 def check_expressible(name: str, schema: Mapping[str, Any]) -> None:
     """Raises ValueError for parameters whose schema says more than what each of them is."""
-    if found := sorted(BETWEEN_PARAMETERS.intersection(key for part in _parts(schema) for key in part)):
+    standalone(schema, schema)  # raises for a reference that leads nowhere
+    found = sorted(key for part in _parts(schema) for key in BETWEEN_PARAMETERS & part.keys() if part[key] != 0)
+    if found:
         what = f"the parameters of {name} have {found[0]!r}, which this model's calls cannot keep"
         raise ValueError(f"{what}; describe each parameter under `properties`, or leave `strict` out")
 
@@ -71,9 +75,10 @@ def may_be_call(schema: Mapping[str, Any]) -> bool:
 
 
 BETWEEN_PARAMETERS = frozenset(
-    {"anyOf", "oneOf", "not", "if", "minProperties", "maxProperties", "dependentRequired", "dependentSchemas"}
+    {"anyOf", "oneOf", "not", "if", "minProperties", "maxProperties", "patternProperties"}
+    | {"dependencies", "dependentRequired", "dependentSchemas"}
 )
-"""Keywords of an object that hold between its members."""
+"""Keywords of an object that hold between its members, or for names that it does not list."""
 
 MAX_PARTS = 64
 """Most parts of one parameter's schema that are examined: references may be circular."""
@@ -90,11 +95,14 @@ _QUOTES = re.compile(r'\\.|"', re.DOTALL)
 MAX_EXACT = 1 << 53
 """Largest float that is converted to the integer that it is."""
 
-MAX_DEPTH = 3
-"""Deepest nesting of `anyOf` and its like in which enumerated values are found."""
-
 MAX_CHOICES = 64
 """Most values of an enumeration whose types are examined; a longer one is taken to allow strings as well."""
+
+MAX_LISTED = 2048
+"""Most values that are collected of `anyOf` and its like; of more, any text is allowed."""
+
+MEMBER = 16
+"""Values for which each of their members counts."""
 
 KINDS = {dict: "object", list: "array", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
@@ -141,7 +149,9 @@ def types_of(wanted: Any, resolver: Resolver) -> frozenset[str]:
 def choices_of(wanted: Any, resolver: Resolver) -> list[Any] | None:
     """Returns a parameter's enumerated values that match its types; None if its schema enumerates none."""
     parts = list(followed(wanted, resolver))
-    choices = _first(_listed(part, resolver) for part in parts)
+    choices, budget = _first(map(values_of, parts)), [MAX_LISTED]
+    if choices is None:
+        choices = _first(_listed(part, resolver, budget) for part in parts)
     types = next((part["type"] for part in parts if "type" in part), None)
     if choices is None or types is None:
         return choices
@@ -149,23 +159,29 @@ def choices_of(wanted: Any, resolver: Resolver) -> list[Any] | None:
     return [one for one in choices if kind_of(one) in allowed or (kind_of(one) == "integer" and "number" in allowed)]
 
 
-def _listed(part: Part, resolver: Resolver, depth: int = 0) -> list[Any] | None:
-    """Returns the values that a part enumerates itself, or by members of which one (`anyOf`) or all (`allOf`) hold."""
+def _listed(part: Part, resolver: Resolver, budget: list[int]) -> list[Any] | None:
+    """Returns the values that a part enumerates itself, or by members of which one (`anyOf`) or all (`allOf`) hold.
+
+    budget: parts and values that may yet be looked at; without any left, nothing is enumerated.
+    """
     if (own := values_of(part)) is not None:
-        return own
+        budget[0] -= len(own)
+        return own if budget[0] > 0 else None
     if part.get("type") == "null":
         return [None]
-    if depth == MAX_DEPTH:
-        return None
 
-    def each(name: str) -> list[list[Any] | None]:
+    def each(name: str) -> Iterator[list[Any] | None]:
         """The values of each member."""
-        chains = [followed(member, resolver) for member in members_of(part, name)[:MAX_PARTS]]
-        return [_first(_listed(one, resolver, depth + 1) for one in chain) for chain in chains]
+        for member in members_of(part, name):
+            budget[0] -= MEMBER
+            if budget[0] <= 0:
+                yield None
+                return
+            yield _first(_listed(one, resolver, budget) for one in followed(member, resolver))
 
     for name in ("anyOf", "oneOf"):
-        some = each(name)
-        if some and None not in some:
+        some = list(takewhile(lambda one: one is not None, each(name)))
+        if some and len(some) == len(members_of(part, name)):
             return [value for one in some for value in one or ()]
     return _first(each("allOf"))
 

@@ -208,7 +208,7 @@ class Promises:
         length = self._pool.length
         for key, one in self.promised.items():
             session, cached = sessions[key], length(key)
-            if now and not cached:
+            if now and not cached and one.paused_since is None:
                 cached = self._pool.find(key, session.prefix_scope, session.tokens).num_tokens
             one.set_prompt(len(session.tokens) - cached)
 

@@ -4,7 +4,7 @@ This module is the engine `openvino` (`engines.EngineKind`).
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import blake2b
@@ -59,8 +59,7 @@ def load(
     """
     refuse_settings(name, device, dtype, engine="openvino")
     found, in_float32 = find_model(name), dtype == "float32"
-    read = _read(name, found, in_float32=in_float32)
-    settings = generation_settings.choose(name, read.defaults, generation_config)
+    read = _read(name, found, in_float32=in_float32, generation_config=generation_config)
     is_exact = exact and not in_float32
     with _naming(name):
         compiled = Compiled(read.model, read.constants, in_float32=in_float32, num_threads=num_threads, exact=is_exact)
@@ -71,7 +70,7 @@ def load(
         context_len=read.context_len,
         device=torch.device("cpu"),
         dtype=torch.float32,
-        settings=settings,
+        settings=read.settings,
         engine="openvino",
         activations="int8" if not in_float32 and has_int8() else "",
         mask_id=read.mask_id,
@@ -96,22 +95,24 @@ class _Read(NamedTuple):
     identity: bytes  # for the fingerprint
     vocabulary: Vocabulary
     context_len: int
-    defaults: Path | Mapping[str, Any]  # what says how to sample: `generation_settings.choose`
+    settings: generation_settings.GenerationSettings
     kept: KeptTokens | None = None
     mask_id: int | None = None
     num_parallel: int = 1
 
 
-def _read(name: str, found: ModelFiles, *, in_float32: bool) -> _Read:
+def _read(name: str, found: ModelFiles, *, in_float32: bool, generation_config: str) -> _Read:
     if found.kind == "gguf":
         file = read_gguf(found.path, name)
+        settings = generation_settings.choose(name, file.fields, generation_config)
         known, kept = vocabulary.load(file), KeptTokens.of(file)
         model, constants = graph.build(file, in_float32=in_float32)
-        return _Read(model, constants, _sampled(file), known, file.context_len, file.fields, kept, *file.parallel)
+        return _Read(model, constants, _sampled(file), known, file.context_len, settings, kept, *file.parallel)
+    settings = generation_settings.choose(name, found.path, generation_config)
     known = tokenizer_folder.load(name, "--model")
     model = openvino_folder.read(name, found.path / GRAPH)
     context_len = openvino_folder.context_len(name, found.path, model)
-    return _Read(model, None, _sampled_folder(found.path), known, context_len, found.path)
+    return _Read(model, None, _sampled_folder(found.path), known, context_len, settings)
 
 
 def has_int8() -> bool:

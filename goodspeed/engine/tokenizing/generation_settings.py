@@ -24,6 +24,13 @@ HEADER = "general.sampling"
 IN_HEADER = {"temp": "temperature", "penalty_repeat": "repetition_penalty"}
 """Fields of a GGUF file that have other names than in `generation_config.json`."""
 
+OFF_WITH: Mapping[str, tuple[str, float]] = {
+    **dict.fromkeys(("mirostat_tau", "mirostat_eta"), ("mirostat", 0)),
+    "xtc_threshold": ("xtc_probability", 0),
+    "penalty_last_n": ("penalty_repeat", 1),
+}
+"""Fields that change nothing while another one has this value, or is missing."""
+
 MAX_EOS_IDS = 64
 """Most end-of-sequence ids: the limit of the wire format."""
 
@@ -117,6 +124,7 @@ def read_header(name: str, fields: Mapping[str, Any]) -> GenerationSettings:
     given = {
         IN_HEADER.get(key, key): round(value, 6) if isinstance(value, float) else value  # they are stored in 32 bits
         for key, value in own.items()
+        if key not in OFF_WITH or own.get(OFF_WITH[key][0], OFF_WITH[key][1]) != OFF_WITH[key][1]
     }
     return _settings(_checked(name, HEADER, given), {}, {HEADER: _unsupported(given, ())})
 
@@ -205,5 +213,8 @@ def _is_stop(value: Any) -> bool:
 
 
 def _wrong(name: str, file: str, key: str, value: Any, wanted: str) -> CheckpointError:
-    what = f"{name}: {file}: {key} is {ascii(value)[:80]}, but must be {wanted}"
-    return CheckpointError(f"{what}; {WAY_OUT_OF_HEADER if file == HEADER else WAY_OUT}")
+    if file != HEADER:
+        return CheckpointError(f"{name}: {file}: {key} is {ascii(value)[:80]}, but must be {wanted}; {WAY_OUT}")
+    shown = next((own for own, known in IN_HEADER.items() if known == key), key)
+    what = f"{name}: its field {HEADER}.{shown} is {ascii(value)[:80]}, but must be {wanted}"
+    return CheckpointError(f"{what}; {WAY_OUT_OF_HEADER}")

@@ -12,9 +12,11 @@ from jsonschema import validate
 from draft_node.parsing.formats import Call, Content, Formats, ParsedPart, joined
 from draft_node.parsing.grammars import MAX_CHARS, GrammarSettings, ReasoningState, Tool, grammar
 from draft_node.parsing.parser import Parser, ParserSettings
+from draft_node.parsing.tool_schemas import choices_of
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.grammars import to_grammar
 from goodspeed.constraint.matcher import Matcher
+from goodspeed.constraint.references import Resolver
 from goodspeed.engine.tokenizing.text_stream import TextStream
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
@@ -319,6 +321,26 @@ def test_null_is_one_of_the_listed_values() -> None:
     assert called(schema, p="null") == {"p": None}
 
 
+def test_a_value_may_be_described_twice() -> None:
+    schema = {
+        "properties": {"p": {"type": "string"}},
+        "allOf": [{"properties": {"p": {"const": "x"}}, "required": ["p"]}],
+    }
+    assert (called(schema, p="x"), called(schema, p="y")) == ({"p": "x"}, None)
+
+
+@pytest.mark.parametrize("kind", ["anyOf", "oneOf", "allOf"])
+def test_values_that_are_listed_by_many_references_are_not_collected(kind: str) -> None:
+    """Each of 64 members has 64, each of which has 64, whose enumeration has 1,000."""
+    levels = {f"l{n}": {kind: [{"$ref": f"#/$defs/l{n + 1}"}] * 64} for n in range(3)}
+    schema = {
+        "properties": {"p": {"$ref": "#/$defs/l0"}},
+        "$defs": levels | {"l3": {"enum": [str(n) for n in range(1000)]}},
+    }
+    found = choices_of({"$ref": "#/$defs/l0"}, Resolver(schema))
+    assert found is None or len(found) == 1000
+
+
 OF_X = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 
 
@@ -357,6 +379,7 @@ def test_a_value_has_nothing_that_the_parser_takes_for_other_parameters(said: st
             "of f have 'not', which this model's calls cannot keep",
         ),
         ({"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{}]}}}, "of f have 'anyOf'"),
+        ({"$ref": "#/$defs/Missing"}, "Missing"),
     ],
 )
 def test_names_and_values_that_could_not_be_read_again_are_refused(schema: dict[str, Any], why: str) -> None:

@@ -41,14 +41,20 @@ def test_the_header_of_a_gguf_file_says_it_by_other_names() -> None:
     assert found.completions == found.chats == TextDefaults(temperature=0.6, top_k=20)
     fields = {
         f"general.sampling.{key}": value
-        for key, value in {"penalty_repeat": 1.5, "mirostat": 0, "xtc_threshold": 0.5}.items()
+        for key, value in {
+            "penalty_repeat": 1.5,
+            "mirostat": 0,
+            "mirostat_tau": 5.0,
+            "xtc_probability": 0.5,
+            "xtc_threshold": 0.1,
+        }.items()
     }
     found = generation_settings.choose("m.gguf", fields, "auto")
     assert (found.completions, found.chats.temperature) == (TextDefaults(repetition_penalty=1.5), 0.7)
-    assert found.unsupported == ("general.sampling: xtc_threshold",)
+    assert found.unsupported == ("general.sampling: xtc_probability, xtc_threshold",)
     assert generation_settings.choose("m.gguf", fields, "none") == GenerationSettings()
-    with pytest.raises(CheckpointError, match=r"^m.gguf: general.sampling: top_k is 'x', .*; convert the model again"):
-        generation_settings.choose("m.gguf", {"general.sampling.top_k": "x"}, "auto")
+    with pytest.raises(CheckpointError, match=r"^m.gguf: its field general.sampling.temp is -1.0, .*; convert the m"):
+        generation_settings.choose("m.gguf", {"general.sampling.temp": -1.0}, "auto")
 
 
 def test_penalties_and_ends_do_not_say_how_to_sample(tmp_path: Path) -> None:

@@ -125,6 +125,28 @@ def test_what_was_read_before_a_preemption_is_not_kept_either() -> None:
     assert desk.core.pool.num_free == desk.core.pool.num_pages - len(desk.core.pool.table(session_id(1)))
 
 
+@pytest.mark.parametrize("ends", ["closed", "at its end"])
+def test_what_a_text_wrote_before_it_was_opened_with_less_is_not_kept_either(ends: str) -> None:
+    desk = desk_of(num_pages=100)
+    open_one(desk, 1, salt=b"", max_tokens=20)
+    for _ in range(12):
+        desk.round()
+        desk.acknowledge()
+    committed = tuple(desk.session(1).tokens[len(PROMPT) :])
+    open_one(desk, 1, salt=b"", max_tokens=20, epoch=2, committed=committed[:2])
+    desk.round()
+    assert desk.core.pool.num_unused > 0
+    if ends == "closed":
+        for _ in range(12):  # until it is as long again
+            desk.round()
+            desk.acknowledge()
+        desk.up("a", Close(session_id(1), 2))
+        desk.core.plan(desk.now)
+    else:
+        run(desk, 1)
+    assert (desk.core.pool.num_unused, desk.core.pool.num_free) == (0, 100)
+
+
 def test_texts_that_share_with_none_push_no_shared_prompt_out() -> None:
     desk = desk_of(num_pages=40)
     write(desk, 1)
