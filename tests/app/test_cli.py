@@ -158,7 +158,7 @@ def test_the_engine_may_be_named(run: Run, command: tuple[str, ...], engine: str
         (["demo", "--policy", "greedy"], 2, "no policy is named 'greedy'; choose one of: fixed, gradient, random"),
         (["demo", "--preset", "square"], 2, "--preset 'square' is unknown; choose one of: paper"),
         (["demo", "--clients", "0"], 2, "--clients 0 is too small"),
-        (["demo", "--draft-models", ","], 2, "--draft-models names no model"),
+        (["demo", "--draft-models", ","], 2, "--draft-models names none; give one for each"),
         (
             ["demo", "--prompts", "/no/file"],
             1,
