@@ -92,6 +92,13 @@ def test_of_a_tokenizer_no_weights_are_downloaded(folder: Path, monkeypatch: pyt
         assert checkpoint_folder.find_tokenizer_folder(other) is None
 
 
+def test_a_tokenizer_that_is_nowhere_is_told_with_its_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_folder, "snapshot_download", Mock(side_effect=OSError("no route")))
+    says = r"^--tokenizer models/x: model 'models/x' was not found \(no such folder exists, and the download .*no route"
+    with pytest.raises(CheckpointError, match=says):
+        finding.find_tokenizer("models/x")
+
+
 def test_a_download_is_said_before_it_begins(folder: Path, hub: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / SHARDS[1]).unlink()
     said: list[str] = []
