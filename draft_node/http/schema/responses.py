@@ -278,8 +278,11 @@ class ResponsesRequest(Asking):
     def chat(self, chats: ChatSupport) -> ChatRequest:
         """Returns the chat request for the same text; ApiError if chats refuse it."""
         given = self.text.format if self.text is not None else None
-        has_schema = isinstance(given, SchemaFormat)
-        form = given.model_dump(by_alias=True, exclude_none=True, exclude={"type"}) if given and has_schema else {}
+        form = (
+            given.model_dump(by_alias=True, exclude_none=True, exclude={"type"})
+            if isinstance(given, SchemaFormat)
+            else {}
+        )
         asked = {
             "messages": [{"content": "", **turn} for turn in self.turns.messages],  # no text follows cut thinking
             "max_completion_tokens": self.max_output_tokens,

@@ -121,10 +121,11 @@ def read(name: str, folder: Path) -> GenerationSettings:
 def read_header(name: str, fields: Mapping[str, Any]) -> GenerationSettings:
     """Reads the settings in the fields of a GGUF file; CheckpointError, naming the file, for an invalid value."""
     own = {key.removeprefix(f"{HEADER}."): value for key, value in fields.items() if key.startswith(f"{HEADER}.")}
+    off = {key for key, (other, value) in OFF_WITH.items() if own.get(other, value) == value}
     given = {
         IN_HEADER.get(key, key): round(value, 6) if isinstance(value, float) else value  # they are stored in 32 bits
         for key, value in own.items()
-        if key not in OFF_WITH or own.get(OFF_WITH[key][0], OFF_WITH[key][1]) != OFF_WITH[key][1]
+        if key not in off
     }
     return _settings(_checked(name, HEADER, given), {}, {HEADER: _unsupported(given, ())})
 

@@ -32,7 +32,7 @@ def write(desk: Desk, number: int, *, peer: str = "a", **changes: Any) -> list[V
 
 
 def alone_of(desk: Desk, number: int) -> tuple[int, ...]:
-    """What the target alone writes for an open session."""
+    """Returns what the target alone writes for an open session."""
     return alone(request_of(desk.session(number).opened))
 
 
