@@ -61,6 +61,7 @@ class ChatSupport:
     markers: Mapping[str, int] = field(default_factory=dict)  # ids of the markers that are tokens, by text
     settings: Mapping[str, Any] = field(default_factory=dict)  # template variables, unless a request sets them
     system: System = "any"  # which system messages the template shows
+    alternates: bool = False  # the template refuses two messages of a user in a row
 
     @classmethod
     def of(
@@ -85,6 +86,7 @@ class ChatSupport:
             special={token.content: i for i, token in added.items() if token.special},
             markers={token.content: i for i, token in added.items() if token.content in formats.markers},
             system=_system_of(tokenizer) if plain else "any",
+            alternates=bool(plain) and _alternates(tokenizer),
         )
         if wrong := found.settings_error(settings or {}):
             raise ConfigError(f"--chat-template-kwargs {wrong}")
@@ -120,9 +122,10 @@ class ChatSupport:
     def shown(self, turns: Sequence[Turn], inputs: Inputs) -> tuple[Sequence[Turn], Inputs]:
         """Returns messages and inputs as the template takes them."""
         turns = self._with_system(turns)
-        if not self.spells_tools:
-            return turns, inputs
-        return with_tools_as_text(turns, inputs.tools, has_system=self.system != "none"), replace(inputs, tools=())
+        if self.spells_tools:
+            turns = with_tools_as_text(turns, inputs.tools, has_system=self.system != "none")
+            inputs = replace(inputs, tools=())
+        return list(_alternating(turns)) if self.alternates else turns, inputs
 
     def _with_system(self, messages: Sequence[Turn]) -> Sequence[Turn]:
         """Returns a conversation with all system messages where the template shows them.
@@ -191,18 +194,39 @@ def _system_of(tokenizer: Any) -> System:
     """Finds which system messages a chat template shows, by rendering two conversations."""
     marks = "the first mark", "the second mark"
     first, later = ({"role": "system", "content": mark} for mark in marks)
-    user, assistant = {"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}
-
-    def shows(turns: list[dict[str, str]], *marks: str) -> bool:
-        try:
-            text = tokenizer.apply_chat_template(turns, tokenize=False)
-        except Exception:  # templates may raise anything to refuse a conversation
-            return False
-        return all(mark in text for mark in marks)
-
-    if shows([first, user, assistant, later, user], *marks) or not shows([user]):
+    if _shows(tokenizer, [first, USER, ASSISTANT, later, USER], *marks) or not _shows(tokenizer, [USER]):
         return "any"
-    return "first" if shows([first, user], marks[0]) else "none"
+    return "first" if _shows(tokenizer, [first, USER], marks[0]) else "none"
+
+
+def _alternates(tokenizer: Any) -> bool:
+    return _shows(tokenizer, [USER]) and not _shows(tokenizer, [USER, USER])
+
+
+USER, ASSISTANT = {"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}
+
+
+def _shows(tokenizer: Any, turns: list[dict[str, str]], *marks: str) -> bool:
+    """True if the chat template takes a conversation, and shows the texts."""
+    try:
+        text = tokenizer.apply_chat_template(turns, tokenize=False)
+    except Exception:  # templates may raise anything to refuse a conversation
+        return False
+    return all(mark in text for mark in marks)
+
+
+def _alternating(turns: Sequence[Turn]) -> Iterator[Turn]:
+    """Yields a conversation in which what a user says in a row is one message, and what the assistant says, too."""
+    for role, run in groupby(turns, lambda turn: turn["role"]):
+        messages = list(run)
+        if role not in ("user", "assistant") or len(messages) == 1:
+            yield from messages
+            continue
+        joined = {name: value for message in messages for name, value in message.items()}
+        joined["content"] = _paragraphs(*(message["content"] for message in messages))
+        if calls := [call for message in messages for call in message.get("tool_calls", ())]:
+            joined["tool_calls"] = calls
+        yield joined
 
 
 def reasoning_state(tokenizer: Any, prompt: tuple[int, ...], parser: ParserSettings) -> ReasoningState:

@@ -24,6 +24,13 @@ WITHOUT = """\
     {{- m.role + ':' + m.content + ';' }}
 {%- endfor %}"""
 
+ALTERNATING = """\
+{%- for m in messages %}
+    {%- if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{- raise_exception('must alternate') }}{%- endif %}
+    {{- m.role + ':' + m.content + ';' }}
+{%- endfor %}"""
+"""As those of Gemma 2 and Mistral."""
+
 
 def test_special_tokens_that_are_no_markers_are_hidden() -> None:
     forms = ChatSupport.of(tokenizer(MISTRAL))
@@ -116,6 +123,31 @@ def test_no_message_of_the_system_is_lost(turns: str, first: str, none: str) -> 
     assert ChatSupport(system="first").shown(given, NOTHING)[0] == of(first)
     assert ChatSupport(system="none").shown(given, NOTHING)[0] == of(none)
     assert given == of(turns)
+
+
+def test_messages_in_a_row_become_one_where_the_template_wants_turns_to_alternate() -> None:
+    chats = ChatSupport.of(tokenizer(ALTERNATING))
+    assert (chats.system, chats.alternates) == ("none", True)
+    turns = [{"role": "system", "content": "Be brief."}]
+    turns += [{"role": "user", "content": "<env>"}, {"role": "user", "content": "Hello"}]
+    turns += [{"role": "assistant", "content": "Hi."}, {"role": "assistant", "content": "Well?"}]
+    shown, _ = chats.shown([*turns, {"role": "user", "content": "Bye"}], NOTHING)
+    said = "user:Be brief.\n\n<env>\n\nHello;assistant:Hi.\n\nWell?;user:Bye;"
+    assert chats.tokenizer.apply_chat_template(shown, tokenize=False) == said
+
+
+def test_calls_in_a_row_stay_where_turns_have_to_alternate() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {}}}
+    turns = [
+        {"role": "assistant", "content": "Let me see."},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+    ]
+    turns += [{"role": "tool", "content": "1"}, {"role": "tool", "content": "2"}]
+    assert ChatSupport(alternates=True).shown(turns, NOTHING)[0] == [
+        {"role": "assistant", "content": "Let me see.", "tool_calls": [call]},
+        *turns[2:],
+    ]
+    assert not ChatSupport.of(tokenizer(QWEN3)).alternates
 
 
 @pytest.mark.parametrize(("system", "most"), [("first", 100), ("none", 101)])
