@@ -108,6 +108,9 @@ class GgufFile:
         for name in ("output.weight", "token_embd.weight"):
             if name in self.tensors:
                 return self.tensors[name].shape[0]
+        if not self.tensors:
+            what = "the GGUF file has a tokenizer and no weights"
+            raise CheckpointError(f"{self.name}: {what}; name the model's own file, or give this one to --tokenizer")
         raise damaged(self.name, "it has no weight token_embd.weight")
 
     @property

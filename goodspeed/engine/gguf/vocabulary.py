@@ -81,9 +81,10 @@ def load(file: GgufFile) -> Vocabulary:
         raise
     except Exception as error:  # whatever the libraries raise for vocabularies that they refuse
         raise damaged(file.name, f"its tokenizer cannot be made ({first_line(error)})") from error
-    num_known = num_shared(tokenizer, file.vocab_size)
+    vocab_size = file.vocab_size if file.tensors else len(described.tokens)  # some files have no weights
+    num_known = num_shared(tokenizer, vocab_size)
     if num_known is None:
-        what = f"its tokenizer has {len(described.tokens)} tokens, but the model {file.vocab_size} rows"
+        what = f"its tokenizer has {len(described.tokens)} tokens, but the model {vocab_size} rows"
         raise damaged(file.name, what)
     return Vocabulary(
         name=file.name,

@@ -159,8 +159,8 @@ def _refuse_files(name: str, folder: Path) -> None:
     config = read_config(name, folder)
     if "auto_map" in config:
         raise UnsupportedModelError(
-            f"{name}: auto_map in config.json asks to run the checkpoint's own code, which is refused; use a model "
-            "that transformers supports by itself"
+            f"{name}: auto_map in config.json asks to run the checkpoint's own code, which is refused; use another "
+            "model, or remove auto_map if transformers has this model_type and its code computes the same"
         )
     if (folder / "adapter_config.json").exists():
         raise UnsupportedModelError(

@@ -59,11 +59,29 @@ def refuse_rope(kinds: Iterable[str]) -> None:
 
 def rope_types(config: Any) -> Iterator[str]:
     """Yields every RoPE type of a configuration, including those of single layer types."""
+    return (_rope_type(entry) for entry in _ropes(config))
+
+
+def stretched_len(config: Any, length: int) -> int:
+    """Returns the longest text with RoPE of the type yarn, in tokens, where that is longer than a length.
+
+    Qwen's configurations, for one, leave the length that was trained in `max_position_embeddings`.
+    """
+    for entry in _ropes(config):
+        trained, factor = entry.get("original_max_position_embeddings"), entry.get("factor")
+        if _rope_type(entry) == "yarn" and isinstance(trained, int) and isinstance(factor, (int, float)):
+            length = max(length, int(trained * factor))
+    return length
+
+
+def _ropes(config: Any) -> list[dict[str, Any]]:
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = [value for value in parameters.values() if isinstance(value, dict)]
-    for entry in nested or [parameters]:
-        if entry:
-            yield str(entry.get("rope_type") or entry.get("type") or "default")
+    return [entry for entry in nested or [parameters] if entry]
+
+
+def _rope_type(entry: dict[str, Any]) -> str:
+    return str(entry.get("rope_type") or entry.get("type") or "default")
 
 
 def expected_windows(config: Any) -> list[int | None]:

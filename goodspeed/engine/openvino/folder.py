@@ -16,6 +16,7 @@ from goodspeed.engine.model_files.config_checks import (
     refuse_attention,
     refuse_rope,
     rope_types,
+    stretched_len,
 )
 from goodspeed.engine.openvino.graph import WANTED
 from goodspeed.errors import CheckpointError, UnsupportedModelError, first_line
@@ -71,11 +72,13 @@ def context_len(name: str, folder: Path, model: ov.Model) -> int:
         what = f"max_position_embeddings in config.json is {ascii(found)[:40]}, so the model's context is unknown"
         raise CheckpointError(f"{name}: {what}; correct config.json")
     rope = text.get("rope_parameters") or text.get("rope_scaling")
+    positions = SimpleNamespace(rope_parameters=rope if isinstance(rope, dict) else {})
     with naming(name):
         refuse_attention(SimpleNamespace(**text), "attention_chunk_size")
-        refuse_rope(rope_types(SimpleNamespace(rope_parameters=rope if isinstance(rope, dict) else {})))
+        refuse_rope(rope_types(positions))
     if not isinstance(text.get("layer_types") or [], list):
         raise CheckpointError(f"{name}: layer_types in config.json is no list; correct config.json")
+    found = stretched_len(positions, found)
     windows = expected_windows(SimpleNamespace(**text | {"num_hidden_layers": 1}))
     return found if _has_windows(model) else min([found, *(each for each in windows if type(each) is int and each > 0)])
 

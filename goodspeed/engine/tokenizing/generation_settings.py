@@ -28,8 +28,9 @@ OFF_WITH: Mapping[str, tuple[str, float]] = {
     **dict.fromkeys(("mirostat_tau", "mirostat_eta"), ("mirostat", 0)),
     "xtc_threshold": ("xtc_probability", 0),
     "penalty_last_n": ("penalty_repeat", 1),
+    "penalty_repeat": ("penalty_last_n", 0),
 }
-"""Fields that change nothing while another one has this value, or is missing."""
+"""Fields that change nothing while another one has this value."""
 
 MAX_EOS_IDS = 64
 """Most end-of-sequence ids: the limit of the wire format."""
@@ -121,7 +122,7 @@ def read(name: str, folder: Path) -> GenerationSettings:
 def read_header(name: str, fields: Mapping[str, Any]) -> GenerationSettings:
     """Reads the settings in the fields of a GGUF file; CheckpointError, naming the file, for an invalid value."""
     own = {key.removeprefix(f"{HEADER}."): value for key, value in fields.items() if key.startswith(f"{HEADER}.")}
-    off = {key for key, (other, value) in OFF_WITH.items() if own.get(other, value) == value}
+    off = {key for key, (other, value) in OFF_WITH.items() if own.get(other) == value}
     given = {
         IN_HEADER.get(key, key): round(value, 6) if isinstance(value, float) else value  # they are stored in 32 bits
         for key, value in own.items()

@@ -16,7 +16,7 @@ from transformers.utils import logging as hf_logging
 
 from goodspeed.engine.base import Checkpoint
 from goodspeed.engine.model_files.checkpoint_folder import find_folder, has_tokenizer, read_config, refuse_weights
-from goodspeed.engine.model_files.config_checks import naming, refuse_config
+from goodspeed.engine.model_files.config_checks import naming, refuse_config, stretched_len
 from goodspeed.engine.paged.chunks import MAX_PARALLEL
 from goodspeed.engine.tokenizing import generation_settings, tokenizer_folder
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
@@ -182,13 +182,14 @@ def parallel(name: str, config: Any) -> tuple[int | None, int]:
 
 
 def _context_len(name: str, config: Any) -> int:
-    length = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+    text = config.get_text_config(decoder=True)
+    length = getattr(text, "max_position_embeddings", None)
     if not length:
         raise CheckpointError(f"{name}: config.json has no max_position_embeddings, so its context is unknown; add it")
     if length < 1:
         what = f"{name}: max_position_embeddings in config.json is {length}, but must be at least 1"
         raise CheckpointError(f"{what}; correct config.json")
-    return int(length)
+    return stretched_len(text, int(length))
 
 
 def _device(device: str) -> torch.device:

@@ -192,6 +192,9 @@ def test_a_mask_for_parallel_drafts_is_read_and_checked(path: Path) -> None:
 def test_missing_settings_are_named(path: Path) -> None:
     path.write_bytes(content({}, {}))
     found = read(path, "it")
-    for name, told in (("architecture", "general.architecture is missing"), ("vocab_size", "no weight token_embd")):
+    for name, told in (
+        ("architecture", "general.architecture is missing"),
+        ("vocab_size", "a tokenizer and no weights"),
+    ):
         with pytest.raises(CheckpointError, match=told):
             getattr(found, name)

@@ -27,6 +27,15 @@ def load(path: Path, fields: Fields, rows: int = 8) -> Vocabulary:
     return vocabulary.load(read(path, "it"))
 
 
+def test_a_file_without_weights_has_a_tokenizer(tmp_path: Path) -> None:
+    path = tmp_path / "vocabulary.gguf"
+    path.write_bytes(content(FIELDS, {}))
+    file = read(path, "it")
+    assert vocabulary.load(file).num_tokens == 6  # of 7: the last is unused
+    with pytest.raises(CheckpointError, match=r"^it: the GGUF file has a tokenizer and no weights; name the model's"):
+        vocabulary.check(file)
+
+
 @pytest.mark.parametrize("name", models.NAMES)
 def test_an_exported_model_has_the_tokenizer_of_its_checkpoint(name: str) -> None:
     found, theirs = vocabulary.load(read(Path(gguf_files.made(name)), name)), tokenizer_folder.load(name)

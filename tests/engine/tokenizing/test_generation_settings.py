@@ -53,6 +53,9 @@ def test_the_header_of_a_gguf_file_says_it_by_other_names() -> None:
     assert (found.completions, found.chats.temperature) == (TextDefaults(repetition_penalty=1.5), 0.7)
     assert found.unsupported == ("general.sampling: xtc_probability, xtc_threshold",)
     assert generation_settings.choose("m.gguf", fields, "none") == GenerationSettings()
+    none = {"general.sampling.penalty_repeat": 1.5, "general.sampling.penalty_last_n": 0}
+    found = generation_settings.choose("m.gguf", none, "auto")
+    assert (found.completions.repetition_penalty, found.unsupported) == (None, ())
     with pytest.raises(CheckpointError, match=r"^m.gguf: its field general.sampling.temp is -1.0, .*; convert the m"):
         generation_settings.choose("m.gguf", {"general.sampling.temp": -1.0}, "auto")
 

@@ -90,6 +90,14 @@ def test_logits_are_the_models_own(save_checkpoint: Save, family: str) -> None:
     torch.testing.assert_close(found, expected, atol=1e-4 * max(1, expected.abs().max().item()), rtol=0)
 
 
+@pytest.mark.parametrize(("written", "wanted"), [(512, 2048), (2048, 2048), (4096, 4096)])
+def test_positions_that_are_stretched_have_their_whole_length(save_checkpoint: Save, written: int, wanted: int) -> None:
+    """Qwen's instructions leave the length that was trained in config.json, others have the stretched one there."""
+    rope = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 512}
+    sizes = SIZES | NARROW | {"max_position_embeddings": written, "rope_parameters": rope}
+    assert checkpoints.load(str(save_checkpoint(transformers.Qwen3Config(**sizes)))).context_len == wanted
+
+
 def test_the_document_lists_them() -> None:
     document = Path(__file__).parents[3] / "docs" / "MODELS.md"
     listed = document.read_text(encoding="utf-8").split("## What is refused")[0]

@@ -56,7 +56,7 @@ WRONG: list[tuple[Damage, str, str]] = [
         "or use another model",
     ),
     (config(attn_logit_softcapping=50.0), "attn_logit_softcapping: soft-capped", "use a model without it"),
-    (config(auto_map={"x": "y"}), "auto_map in config.json", "use a model that transformers supports by itself"),
+    (config(auto_map={"x": "y"}), "auto_map in config.json", "or remove auto_map if transformers has this model_type"),
     (config(max_position_embeddings=0), "config.json has no max_position_embeddings", "add it"),
     (config(max_position_embeddings=-5), "in config.json is -5, but must be at least 1", "correct config.json"),
     (config(pard_token=300), "pard_token in config.json is 300, but must be 0 to 299", "correct config.json"),
