@@ -8,6 +8,7 @@
 #              minProperties 2                    {"a": 1, "a": 2}             (its documents say that names may repeat)
 #              additionalProperties beside a      {"a": 1, "\u0061": "x"}      which makes a a string
 #              const 9007199254740993             9007199254740992
+#              pattern ^[^\\]*$                   "a\\b"
 #              prefixItems, beside additionalItems, which draft 2020-12 does not know     ["x"] for an integer and texts
 #          And after {"score": 1 beside patternProperties "^score$" it takes a comma, after which nothing may follow.
 # So:      rewrite schemas before llguidance reads them, or refuse them (goodspeed/constraint/schemas.py).
@@ -43,6 +44,7 @@ CASES = [
         '{"a": 1, "\\u0061": "x"}',
     ),
     ({"const": 9007199254740993}, None, "9007199254740992"),
+    ({"type": "string", "pattern": r"^[^\\]*$"}, '"a/b"', '"a\\\\b"'),
     ({"type": "array", "prefixItems": [INTEGER], "items": TEXT, "additionalItems": False}, None, '["x"]'),
 ]
 

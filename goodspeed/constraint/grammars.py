@@ -34,7 +34,7 @@ _NO_ESCAPES = {"json_allowed_escapes": 'nrbtf\\"'}
 
 _UNFORCED = '\n%llguidance {"no_forcing": true}\n'
 
-_RULE = re.compile(r"^([a-z_][a-z0-9_]*): %json (\{.*\})$")
+_RULE = re.compile(r"([a-z_][a-z0-9_]*)[ \t]*:[ \t]*%json[ \t]*(\{.*\})\s*")
 _TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"i?|/(?:\\.|[^/\\\n])+/[imslux]*|//[^\n]*|#[^\n]*')
 _NAMED = re.compile(rf"{_TEXT.pattern}|(?P<name><[^<>\s\[\]]+>)")
 _DIRECTIVE = re.compile(r"%(?!ignore\b|import\b)\w*")
@@ -104,7 +104,7 @@ def _grammar(source: str) -> Written:
     """Schemas in the grammar may have one option, `"x-guidance": {"lenient": true}`: unknown keywords are ignored."""
     written, rules, schemas = list[str](), list[str](), dict[str, float]()
     for line in source.split("\n"):
-        if (found := _RULE.match(line)) is None:
+        if (found := _RULE.fullmatch(line)) is None:
             written.append(line)
             rules.append(line)
             if directive := _DIRECTIVE.search(_TEXT.sub("", line)):

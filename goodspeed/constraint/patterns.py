@@ -9,6 +9,8 @@ import re
 SPECIAL = frozenset(r"\.+*?()|[]{}^$#&-~/")
 """Characters that are escaped to stand for themselves."""
 
+NUL = r"\x00"
+
 ANY = r"[^\n\r\u2028\u2029]"
 _BLANKS = r"\t\n\x0b\x0c\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _CLASSES = {
@@ -77,9 +79,14 @@ def _class(members: str, *, is_negated: bool) -> str:
     parts = []
     for low, high in _MEMBER.findall(members):
         ends = [_atom(end, in_class=True) for end in (low, high) if end]
+        if high and ends[0] == NUL:  # see below
+            ends[0] = _code(1)
         # a class such as \d has no range: the hyphen is itself
         parts.append((r"\-" if any(map(_is_set, ends)) else "-").join(ends))
-    return f"[{'^' if is_negated else ''}{''.join(parts)}]" if parts else r"[\s\S]"
+    if not parts:
+        return r"[\s\S]"
+    # With all control characters in it llguidance also takes the escapes \\ and \" of those that a class leaves out.
+    return f"[{'^' + NUL if is_negated else ''}{''.join(parts)}]"
 
 
 def _atom(atom: str, *, in_class: bool = False) -> str:

@@ -28,6 +28,9 @@ KEYWORDS = frozenset(
 )
 """Keywords that restrict values."""
 
+IDLE = [("uniqueItems", False), ("dependentRequired", {}), ("dependentSchemas", {}), ("dependencies", {})]
+"""Keywords with values that restrict nothing: the others with which they do are refused."""
+
 ANNOTATIONS = frozenset(
     "title description default examples deprecated readOnly writeOnly $comment contentMediaType contentEncoding".split()
 )
@@ -181,7 +184,7 @@ class _Bundle:
     def _copied(self, part: Any, names: Mapping[int, str]) -> Any:
         if not isinstance(part, dict):
             return part
-        plain = {key: value for key, value in part.items() if key in KEYWORDS or not _is_idle(key, value)}
+        plain = {key: value for key, value in part.items() if not _is_idle(key, value)}
         copied, found, others = with_subschemas(plain, lambda each: self._placed(each, names)), Part(), []
         for key in copied:  # in this order, in which properties are written
             if key not in REFERENCES:
@@ -193,11 +196,17 @@ class _Bundle:
                 others.append(placed)
             else:
                 found |= placed
-        return {**found, "allOf": [*others, *found.get("allOf", [])]} if others else found
+        if not others:
+            return found
+        if not isinstance(those := found.get("allOf", []), list):
+            raise ValueError("allOf must be an array of schemas")
+        return {**found, "allOf": [*others, *those]}
 
 
 def _is_idle(key: str, value: Any) -> bool:
     """True if a keyword restricts nothing: it describes, or names a part, or is unknown and may hold parts."""
+    if key in KEYWORDS:
+        return (key, value) in IDLE
     return key in ANNOTATIONS or key in IDENTITIES or isinstance(value, dict | list)
 
 

@@ -36,6 +36,14 @@ HANGS_S = 5.0
             Constraint("grammar", 'start: "(" start ")" | NUMBER\nNUMBER: /[0-9]{1,3}/'),
             lambda text: text.strip("()").isdigit(),
         ),
+        (
+            Constraint("grammar", 'start: "<" value ">"\r\nvalue : %json {"enum": [1]} \r\n'),
+            lambda text: text == "<1>",
+        ),
+        (
+            Constraint("json_schema", '{"enum": [[1]], "uniqueItems": false, "dependentRequired": {}}'),
+            lambda text: text == "[1]",
+        ),
     ],
 )
 def test_each_kind_is_kept(constraint, fits):
@@ -53,6 +61,7 @@ REFUSED = [
     ("json_schema", '{"type": "strin"}', "strin"),
     ("json_schema", '{"not": {"type": "string"}}', '"not"'),
     ("json_schema", '{"type": "array", "uniqueItems": true}', '"uniqueItems"'),
+    ("json_schema", '{"$ref": "#/$defs/a", "allOf": null, "$defs": {"a": true}}', "allOf must be an array"),
     ("json_schema", '{"if": {}, "then": {}}', '"if"'),
     ("json_schema", '{"type": "object", "dependentRequired": {"a": ["b"]}}', '"dependentRequired"'),
     ("json_schema", '{"type": "object", "propertyNames": {"maxLength": 3}}', '"propertyNames"'),

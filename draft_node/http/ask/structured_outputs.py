@@ -131,7 +131,8 @@ async def _built(form: GrammarSettings, tools: Sequence[Tool], param: str, calle
         built = Constraint("grammar", await caller.run(partial(grammar, form, tools)), form.after)
         await caller.service.compiler.check(built, caller.user)
     except (ValueError, ConstraintError) as error:
-        raise _unsupported(param, without_place(str(error))) from error
+        of_one = f"{tools[0].name}: " if len(tools) == 1 else ""
+        raise _unsupported(param, of_one + without_place(str(error))) from error
     return built
 
 
@@ -142,7 +143,8 @@ NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": Fal
 async def _with_calls(form: GrammarSettings, options: ChatOptions, caller: Caller) -> Constraint:
     """Returns the constraint of an answer with tools, after a check; ApiError 400 if it cannot be served.
 
-    If it cannot, and a call is required, all tools that are not strict are loosened.
+    If it cannot, and a call is required, all tools that are not strict are loosened. The error names a tool that
+    cannot be served alone either.
     """
     tools = [
         Tool(one.name, NO_PARAMETERS if one.parameters is None else one.parameters, strict=bool(one.strict))
@@ -151,7 +153,12 @@ async def _with_calls(form: GrammarSettings, options: ChatOptions, caller: Calle
     try:
         return await _built(form, tools, "tools", caller)
     except ApiError as error:
-        if error.status != 400 or all(tool.strict for tool in tools) or not options.is_forced:
+        if error.status != 400:
+            raise
+        for tool in tools:
+            if tool.strict:
+                await _built(form, [tool], "tools", caller)
+        if all(tool.strict for tool in tools) or not options.is_forced:
             raise
     return await _built(form, [one if one.strict else loosened(one) for one in tools], "tools", caller)
 

@@ -138,7 +138,7 @@ def test_messages_in_a_row_become_one_where_the_template_wants_turns_to_alternat
 
 def test_calls_in_a_row_stay_where_turns_have_to_alternate() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {}}}
-    turns = [
+    turns: list[dict[str, Any]] = [
         {"role": "assistant", "content": "Let me see."},
         {"role": "assistant", "content": "", "tool_calls": [call]},
     ]

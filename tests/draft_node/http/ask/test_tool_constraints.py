@@ -166,8 +166,9 @@ def test_parameters_that_no_object_keeps_are_refused(parameters: dict[str, Any])
 
 
 def test_what_is_wrong_in_a_tool_is_said_of_its_schema_and_not_of_a_grammar() -> None:
-    answer = api("x").chat(tools=[function(strict=True, a={"type": "text"})])
-    assert refused(answer, "tools", code="unsupported_form") == "tools: Invalid type: text"
+    for tools in ([], [function("time", strict=True)]):
+        answer = api("x").chat(tools=[*tools, function(strict=True, a={"type": "text"})])
+        assert refused(answer, "tools", code="unsupported_form") == "tools: weather: Invalid type: text"
 
 
 @pytest.mark.parametrize("template", [QWEN3, R1])
