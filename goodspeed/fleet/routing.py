@@ -76,7 +76,7 @@ def _is_clearly_better(load: Load, own: Replica, request: Ask, now: float) -> bo
     here."""
     if own.load is None or not _is_fresh(own.load, now):
         return False
-    here_s = expected_s(own.load, -1, -request.prompt_tokens)
+    here_s = expected_s(own.load, 0)  # the session is not open here yet
     return MARGIN * expected_s(load, 1, request.prompt_tokens) < here_s
 
 

@@ -77,6 +77,10 @@ def test_a_session_that_could_stay_goes_only_if_it_gains_clearly():
     assert elsewhere(replica("a", busy(90)), [replica("b")], ASK, NOW, reason="load").name == "b"
     assert elsewhere(replica("a", busy(10)), [replica("b")], ASK, NOW, reason="load") is None
     assert elsewhere(replica("a", None), [replica("b")], ASK, NOW, reason="load") is None
+    crowded = [replace(IDLE, num_sessions=number, session_s=0.004, round_s=0.0) for number in (9, 5)]
+    here, there = replica("a", crowded[0]), replica("b", crowded[1])
+    assert 1.25 < expected_s(crowded[0], 0) / expected_s(crowded[1]) < 1.4
+    assert elsewhere(here, [there], ASK, NOW, reason="load").name == "b"
 
 
 def test_who_drains_sends_to_the_least_loaded_and_last_to_those_who_are_not_known():

@@ -192,7 +192,7 @@ def best_draft_length(session: Session, most: int, round_s: float, *, is_alone: 
     token_s = client.draft_s_per_token
     tokens, best, fastest = 1.0, 0, 1.0 / round_s if round_s else 0.0
     for length in range(1, most + 1):
-        tokens += session.acceptance.value**length
+        tokens += session.acceptance_rate**length
         wait_s = session.round_trip_s + (length + 1) * token_s
         if round_s and not is_alone:
             wait_s = ceil(wait_s / round_s) * round_s

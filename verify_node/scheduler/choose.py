@@ -70,6 +70,10 @@ class PendingDraft(NamedTuple):
         return self.session.drafts.timer.due_at if self.of_model else self.session.answer_due_at
 
 
+MOST_STEADY = 4096
+"""Most drafted tokens among which the number for every round is chosen, in about a millisecond."""
+
+
 class Steady:
     """Finds the number of drafted tokens that every round verifies, where changes of a round's size take time.
 
@@ -171,13 +175,14 @@ class Choice:
         budget = budget if most is None else min(budget, most)
         if needs.owed_more:
             candidates = self._with_needs(candidates, ranked, drafted, needs, budget)
-        seconds = self._seconds(ready, (budget if self._steady is None else self._limits.budget) + 1, num_prefill)
+        most_steady = 0 if self._steady is None else min(self._limits.budget, MOST_STEADY)
+        seconds = self._seconds(ready, max(budget, most_steady) + 1, num_prefill)
         alone = sum(worths[session.client.name] for session in ready)
         first, _ = take_needed(candidates, budget, alone, ranked)
         longest, cost = max(sum(first.counts), needs.most_drafted(seconds, budget)), Cost(seconds.__getitem__)
         if self._steady is not None and alone > 0.0 and not num_prefill:  # else its size changes in any case
-            sums = best_sums(candidates, self._limits.budget, ranked)
-            num_steady = self._steady[self._models_draft].update(sums, alone, len(ready), seconds[:-1])
+            sums = best_sums(candidates, most_steady, ranked)
+            num_steady = self._steady[self._models_draft].update(sums, alone, len(ready), seconds[: most_steady + 1])
             longest, cost = max(sum(first.counts), min(longest, num_steady)), Cost()
         counts, value = take(candidates, first, longest, cost, ranked)
         num_chosen = sum(counts)

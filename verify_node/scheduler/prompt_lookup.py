@@ -24,7 +24,7 @@ MISSED_LOOKUPS = 8
 """Of these, least number of texts whose previous lookup found nothing, if there are so many."""
 
 MAX_INDEXED = 16_384
-"""Most tokens indexed for one round, in about 5 ms, or one longer text. Other texts wait for later rounds."""
+"""Most new tokens indexed for one round, in about 5 ms, beside one longer text. Other texts wait for later rounds."""
 
 MAX_TOKENS = 4_000_000
 """Most tokens of all indexed texts, about 100 MB; the text least recently drafted from is evicted first."""
@@ -51,12 +51,13 @@ class PromptLookup:
 
     def draft(self, wanting: Sequence[Wanting]) -> list[tuple[Session, DraftTokens]]:
         """Drafts from the sessions' own texts, for the sessions of highest worth."""
-        found, num_indexed = [], 0
+        found, num_indexed, has_long = [], 0, False
         for session, _, least_probability in self._first(wanting):
             num_new = self._num_unknown(session)
-            if num_indexed and num_indexed + num_new > MAX_INDEXED:
+            is_long = num_new > MAX_INDEXED
+            if has_long if is_long else num_indexed + num_new > MAX_INDEXED:
                 continue
-            num_indexed += num_new
+            has_long, num_indexed = has_long or is_long, num_indexed + (0 if is_long else num_new)
             drafted = self._draft(session, max(probabilities.FLOOR, least_probability))
             self._num_made += 1
             self._looked_up[session.session_id] = self._num_made

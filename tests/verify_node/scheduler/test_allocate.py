@@ -192,6 +192,9 @@ def test_beside_others_a_ratio_draft_is_as_long_as_fits_into_whole_rounds():
             session.acceptance.value = alpha
         assert permit(scheduler, sessions[:1]) == [by_itself]
         assert permit(scheduler, sessions) == [beside, beside]
+    sessions[0].acceptance.value = 0.9
+    sessions[0].acceptance_bound.observe(0, 1000)  # whatever its tokens seem to agree with
+    assert permit(scheduler, sessions[:1]) == [0]
 
 
 def test_what_a_ratio_draft_takes_is_known_by_its_own_tokens():

@@ -123,6 +123,14 @@ def test_long_texts_are_indexed_over_several_rounds_and_one_that_is_longer_too(m
     assert [len(drafts.draft(wanting(*sessions))) for _ in drafted] == drafted
 
 
+def test_a_text_longer_than_what_a_round_indexes_is_not_passed_over_for_ever(monkeypatch):
+    monkeypatch.setattr(prompt_lookup, "MAX_INDEXED", len(AGAIN))
+    short, long, longer = silent(1), repeating(2, prompt=(*AGAIN, *AGAIN)), repeating(3, prompt=(*AGAIN, *AGAIN))
+    drafts = PromptLookup()
+    assert [one.session_id for one, _ in drafts.draft(wanting(short, long, longer))] == [long.session_id]
+    assert len(drafts.draft(wanting(short, long, longer))) == 2
+
+
 def test_memory_is_bounded_the_longest_unused_goes_first_and_sessions_that_are_over_are_forgotten():
     drafts = PromptLookup(max_tokens=3 * len(AGAIN))
     first, *others = [repeating(number) for number in range(1, 5)]
