@@ -98,7 +98,7 @@ def make_core(
     )
     kind = CheckedCore if validates else VerifyCore
     pool = pool or PagePool(num_pages, page_size, prefix_cache=prefix_cache)
-    refined = None if cost is None else Refined(cost)
+    refined = cost if cost is None or isinstance(cost, Refined) else Refined(cost)
     return kind(changed, welcome, pool, policy=own, cost=refined, constraints=constraints)
 
 

@@ -6,7 +6,7 @@ a text was in time.
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from math import ceil, inf, isfinite
 from typing import Literal, TypeAlias
 
 from goodspeed.slo.attainment import SLACK, Times
@@ -35,6 +35,7 @@ class Deadline(Times):
     paced_from: int = 0  # number of the first token after the opening; later, as `window_from`
     # what a promise reserves
     prompt_left: int = 0  # tokens to prefill; the final one yields a token of the text; 0: it decodes
+    rows_left: float = 0.0  # rows without context that take as long as these (`Refined.prompt_rows`)
     pages: int = 0  # KV pages in the worst case, for the prompt and the longest output
     paused_since: float | None = None  # since when only its draft node can move it; None: a round can move it
     # where its time went
@@ -114,9 +115,10 @@ class Deadline(Times):
         if self.window_from > self.paced_from:
             self.paced_at, self.paced_from = now, self.window_from
 
-    def set_prompt(self, prompt_left: int) -> None:
+    def set_prompt(self, prompt_left: int, rows_left: float | None = None) -> None:
         """Sets the tokens to prefill. Once a text has a token from here, its newest token is no prompt."""
         self.prompt_left = 0 if prompt_left == 1 and self.has_begun else prompt_left
+        self.rows_left = self.prompt_left if rows_left is None or not self.prompt_left else rows_left
 
     def reserve(self, pages: int) -> None:
         self.pages = pages
@@ -124,7 +126,7 @@ class Deadline(Times):
     def continue_promise(self, old: "Deadline") -> None:
         """Takes over the promise of a reopened text's previous deadline."""
         self.paced_at, self.paced_from, self.paused_since = old.paced_at, old.paced_from, old.paused_since
-        self.prompt_left, self.pages = old.prompt_left, old.pages
+        self.prompt_left, self.rows_left, self.pages = old.prompt_left, old.rows_left, old.pages
 
     def pause(self, now: float) -> None:
         """Pauses the deadline while the session waits for its draft node."""
@@ -171,7 +173,7 @@ class Deadline(Times):
         Without a TPOT, no next token is due: the deadline is then FIRST_TOKEN_S away.
         """
         left_s = self.due - now if isfinite(self.due) else FIRST_TOKEN_S
-        return Ask(planned_s(left_s, early_s), self.prompt_left, self.slo.tpot_s, promised=True)
+        return Ask(planned_s(left_s, early_s), ceil(self.rows_left), self.slo.tpot_s, promised=True)
 
     def late_by(self, now: float) -> float | None:
         """Returns the seconds since the window's first token, less a TPOT for each later one (AdaServe's l - o TPOT).

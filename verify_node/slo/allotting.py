@@ -9,7 +9,7 @@ and the reader's TPOT begins to count.
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import accumulate
-from math import inf
+from math import ceil, inf
 from typing import NamedTuple
 
 from goodspeed.slo.capacity import Capacity, headroom_s
@@ -90,7 +90,8 @@ def allot(
     round_tokens = None if room == inf else int(room)
     if round_tokens is not None:
         own = min(round_tokens, len(decoding) + sum(prefill.values()))
-        round_tokens = own + max(num_kept, rounds.beside(round_s, own, others))
+        num_more = sum(map(_num_more_rows, prompts, prefill.values()))
+        round_tokens = own + max(num_kept, rounds.beside(round_s, own + ceil(num_more), others))
     rank = tuple(one.session_id for one in (*decoding, *prompts))
     return Allotment(round_tokens, prefill, rank, frozenset(promised), kept_free, frozenset(held))
 
@@ -130,8 +131,8 @@ def _held(
     owed = {one.session_id: one.request(now, early_s) for one in prompts if one.due > now}
     held: set[bytes] = set()
     num_looks, budget = 0, Budget(rounds.promised_in)
-    for one, read_before in zip(prompts, accumulate((one.prompt_left for one in prompts), initial=0), strict=False):
-        if read_before + one.prompt_left > room:
+    for one, read_before in zip(prompts, accumulate((one.rows_left for one in prompts), initial=0.0), strict=False):
+        if read_before + one.rows_left > room:
             break  # neither this prompt nor a later one finishes prefill in this round
         tpot_s = one.slo.tpot_s
         if tpot_s is None or one.has_begun or one.due - now <= max(tpot_s, 2.0 * round_s):
@@ -149,9 +150,15 @@ def _held(
 
 
 def _prefill(prompts: Sequence[Deadline], held: Container[bytes], room: float) -> dict[bytes, int]:
-    """Divides the room among promised prompts, in this order; returns tokens by session."""
+    """Divides the room, in rows, among promised prompts, in this order; returns tokens by session."""
     found: dict[bytes, int] = {}
     for one in prompts:
-        found[one.session_id] = int(max(0, min(one.prompt_left - (one.session_id in held), room)))
-        room -= found[one.session_id]
+        number = int(max(0, min(one.prompt_left - (one.session_id in held), room * one.prompt_left / one.rows_left)))
+        found[one.session_id] = number
+        room -= number + _num_more_rows(one, number)
     return found
+
+
+def _num_more_rows(prompt: Deadline, num_tokens: int) -> float:
+    """Returns by how many rows without context so many of a prompt's tokens take longer than as many rows."""
+    return num_tokens * (prompt.rows_left / prompt.prompt_left - 1.0)

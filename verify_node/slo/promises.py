@@ -136,7 +136,8 @@ class Promises:
         deadline = session.deadline
         if deadline is None:
             return None
-        return Ask(deadline.due - now, len(session.tokens), deadline.slo.tpot_s, self._pages(session))
+        num_rows = ceil(self._cost.prompt_rows(0, len(session.tokens)))
+        return Ask(deadline.due - now, num_rows, deadline.slo.tpot_s, self._pages(session))
 
     def _again(self, sessions: Mapping[bytes, Session], now: float) -> dict[bytes, Deadline]:
         """Returns the declined deadlines to reconsider, and drops those that can no longer be in time."""
@@ -153,7 +154,7 @@ class Promises:
     def _decide(self, new: Mapping[bytes, Deadline], sessions: Mapping[bytes, Session], now: float) -> None:
         for key, one in new.items():
             one.reserve(self._pages(sessions[key]))
-            one.set_prompt(len(sessions[key].tokens) - self._pool.length(key))
+            self._set_prompt(one, sessions[key], self._pool.length(key))
         everybody = [sessions[key] for key in (*self.promised, *new)]
         waiting = {one.client for key, one in self._declined.items() if key not in new}
         weights = {session.client.name: session.client.weight for session in everybody}
@@ -210,7 +211,11 @@ class Promises:
             session, cached = sessions[key], length(key)
             if now and not cached and one.paused_since is None:
                 cached = self._pool.find(key, session.prefix_scope, session.tokens).num_tokens
-            one.set_prompt(len(session.tokens) - cached)
+            self._set_prompt(one, session, cached)
+
+    def _set_prompt(self, deadline: Deadline, session: Session, num_cached: int) -> None:
+        num_left = len(session.tokens) - num_cached
+        deadline.set_prompt(num_left, self._cost.prompt_rows(num_cached, num_left))
 
     def _pages(self, session: Session) -> int:
         return -(-session.limit // self._pool.page_size)
@@ -272,7 +277,7 @@ def decide(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Deci
         num_promised[one.client] += 1
         value = by.weights[one.client] / num_promised[one.client]
         early_s = headroom_s(shortest, inf if one.slo.tpot_s is None else one.slo.tpot_s)
-        asks.append(Ask(one.due - by.now - early_s, one.prompt_left, one.slo.tpot_s, one.pages, value))
+        asks.append(Ask(one.due - by.now - early_s, ceil(one.rows_left), one.slo.tpot_s, one.pages, value))
     reserved = sum(one.pages for one in promised.values())
     kept = admit(
         asks,

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.messages import Close, Refusal, Slo, Verdict
@@ -12,7 +13,7 @@ from tests.fakes import Desk, alone, make_open, request_of, session_id
 from tests.verify_node.answers import fed
 from tests.verify_node.scheduler.drafting import pack
 from tests.verify_node.slo.deadlines import deadline, decided
-from verify_node.scheduler.round import Round
+from verify_node.scheduler.round import Round, context_read
 from verify_node.session.session import MAX_RETURNS, WINDOW
 from verify_node.slo.allotting import Allotment
 from verify_node.slo.promises import AT_ONCE, GONE_S
@@ -97,6 +98,39 @@ def test_the_work_for_texts_that_are_over_is_forgotten(desk: Desk) -> None:
     for number in range(1, 51):
         desk.up("a", Close(session_id(number), 1))
     assert ask(desk, 51) is True
+
+
+PER_ROW = Linear(fixed_s=0.005, token_s=0.0005, session_s=0.0002, context_s=0.0005 / 1024)
+
+
+def test_a_prompt_is_promised_with_what_its_rows_read_where_each_row_reads_its_context() -> None:
+    """OpenVINO reads the cached tokens for each row: 2,000 tokens then take twice as long. Neither the prompt's promise
+    is broken, nor that of the text beside it."""
+    sizes = {"num_pages": 1000, "page_size": 16, "context_len": 4096, "max_round_tokens": 512, "budget": 24}
+    desk = promising("a", "b", cost=Refined(PER_ROW, reads_per_row=True), validates=False, **sizes)
+
+    def serve() -> None:
+        planned = desk.core.plan(desk.now)
+        assert planned is not None
+        inside = sum(len(entry.tokens) ** 2 / 2 for entry in planned.entries)
+        context = context_read(planned.entries, per_row=True) + inside
+        desk.finish(planned, PER_ROW.round_s(planned.num_tokens, len(planned.entries), context))
+        desk.acknowledge()
+
+    assert ask(desk, 1, Slo(Objectives(ttft_s=1.0, tpot_s=0.05)), max_tokens=400)
+    serve()
+    slo = [Slo(Objectives(ttft_s=ttft_s, tpot_s=0.2)) for ttft_s in (1.8, 4.0)]
+    prompt = tuple(1 + i * i % 29 for i in range(2000))
+    assert desk.open("b", number=2, slo=slo[0], prompt=prompt, otherwise="refuse") != [], "else it is enough"
+    desk.open("b", number=3, slo=slo[1], prompt=prompt[::-1])
+    assert desk.session(3).promised
+    chat, other = desk.session(1), desk.session(3)
+    asked_at = desk.now
+    while other.deadline.first_at is None:
+        serve()
+    assert other.deadline.first_at - asked_at < 4.0
+    assert chat.deadline is not None
+    assert not chat.deadline.is_slow
 
 
 def test_who_cannot_gets_what_is_left_or_nothing_as_it_asked(desk: Desk) -> None:
