@@ -12,7 +12,7 @@ import msgspec
 from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError, WrongVersion
 from goodspeed.untrusted import sanitize
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS, MAX_LOGPROBS
-from goodspeed.wire.handshake import VERSION, Defaults, Heartbeat, Hello, Welcome
+from goodspeed.wire.handshake import VERSION, Defaults, Heartbeat, Welcome
 from goodspeed.wire.messages import DownMessage, Refusal, RefusalCode, UpMessage
 
 MAX_MESSAGE_BYTES: Final = 64 << 20
@@ -83,10 +83,11 @@ def _without_trailing_defaults(message: msgspec.Struct) -> tuple[Any, ...]:
 
 
 def decode_up(data: bytes, max_bytes: int) -> UpMessage:
-    """Decodes a draft node's message; raises only MessageTooLarge, MalformedMessage or WrongVersion."""
+    """Decodes a draft node's message; raises only MessageTooLarge, MalformedMessage or WrongVersion.
+
+    A Hello that this version can decode may be of another: then the refusal can name the draft node.
+    """
     message = _decode(_up, data, max_bytes)
-    if isinstance(message, Hello):
-        _check_version(message.version, "draft node")
     if isinstance(message, Heartbeat) and message.siblings is not None:
         raise MalformedMessage("a draft node must not report replicas")
     return message

@@ -154,6 +154,11 @@ def test_it_is_said_before_torch_is_loaded(number, told, places) -> None:
     assert any(is_open in line for line in lines) == ("--trusted-network" in asked)
 
 
+def test_the_wire_and_the_page_have_a_port_each() -> None:
+    with pytest.raises(ConfigError, match=r"^--bind and --http have the same port; give each one of its own$"):
+        check(VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:5999", http="127.0.0.1:5999"))
+
+
 def test_the_pages_port_is_held_while_the_model_loads_and_refuses_until_it_is_served() -> None:
     """Somebody who connects too early is refused at once, and does not wait in a queue that nobody serves."""
     found = check(VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:0", http="127.0.0.1:0"))

@@ -31,7 +31,9 @@ class ClientEvents:
 
     def __init__(self) -> None:
         self._visits: deque[ClientEvent] = deque(maxlen=MAX_VISITS)
-        self._refusals: dict[tuple[str, str, str], ClientEvent] = {}  # by client, code and reason, the newest last
+        # By client, code and reason, the newest last. Ordinary refusals must not push out those that keep nodes out.
+        self._refusals: dict[tuple[str, str, str], ClientEvent] = {}
+        self._keep_out: dict[tuple[str, str, str], ClientEvent] = {}
         # What operators were not told yet. Strangers' refusals must not push out the visits of clients.
         self._new_visits: deque[ClientEvent] = deque(maxlen=MAX_VISITS)
         self._new_refusals: deque[ClientEvent] = deque(maxlen=MAX_REFUSALS)
@@ -43,17 +45,19 @@ class ClientEvents:
 
     def refused(self, client: str, code: str, now: float, why: str = "") -> None:
         """Records a refused message. why: for operators, why the draft node is kept out; empty: it is not."""
-        known = self._refusals.pop((client, code, why), None)
+        refusals = self._keep_out if why else self._refusals
+        known = refusals.pop((client, code, why), None)
         event = ClientEvent(now, "refused", client, code, known.num_times + 1 if known else 1, why)
-        self._refusals[client, code, why] = event
+        refusals[client, code, why] = event
         if why and known is None:
             self._new_refusals.append(event)
-        if len(self._refusals) > MAX_REFUSALS:
-            del self._refusals[next(iter(self._refusals))]
+        if len(refusals) > MAX_REFUSALS:
+            del refusals[next(iter(refusals))]
 
     def __len__(self) -> int:
         """Number of retained events; untold ones count twice."""
-        return len(self._visits) + len(self._refusals) + len(self._new_visits) + len(self._new_refusals)
+        parts = self._visits, self._refusals, self._keep_out, self._new_visits, self._new_refusals
+        return sum(map(len, parts))
 
     def take_news(self) -> list[ClientEvent]:
         """Returns the visits, and the first refusals that keep a draft node out, since the previous call.
@@ -67,7 +71,8 @@ class ClientEvents:
         return news
 
     def newest_first(self) -> list[ClientEvent]:
-        return sorted([*self._visits, *self._refusals.values()], key=lambda event: event.at, reverse=True)
+        found = [*self._visits, *self._refusals.values(), *self._keep_out.values()]
+        return sorted(found, key=lambda event: event.at, reverse=True)
 
     def losses_since(self, since: float) -> list[ClientEvent]:
         """Returns the latest visit of each client that was lost at or after `since`, unless it joined or left since."""

@@ -225,7 +225,8 @@ class VerifyCore:
         """Refuses bytes that are not a valid message. Affects only their sender."""
         if (instead := self.replies.listen(peer_id, now, principal)) is not None:
             return instead
-        return self.replies.refuse(peer_id, refusal_for(error), now, principal=principal)
+        client = self.register.name_of(principal)
+        return self.replies.refuse(peer_id, refusal_for(error), now, principal=principal, client=client)
 
     def fail(self, peer_id: bytes, message: UpMessage | ProtocolError, why: str, now: float) -> list[Send]:
         """Drops the session of a message that raised an exception: its state may be half changed.

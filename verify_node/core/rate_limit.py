@@ -23,7 +23,6 @@ OFFENCES: Final = frozenset(
     {
         "malformed",
         "too_large",
-        "not_enrolled",
         "wrong_name",
         "not_owner",
         "vocabulary",

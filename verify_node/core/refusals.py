@@ -72,7 +72,7 @@ def check_principal(principal: str | None, enrolled: Mapping[str, Enrolled], mes
 def check_hello(hello: Hello, welcome: Welcome) -> Refusal | None:
     """Checks that the peer speaks this version of the protocol and has the target's tokenizer."""
     if hello.version != VERSION:
-        what = f"protocol version {hello.version} is not {VERSION}"
+        what = f"the draft node speaks version {hello.version} of the protocol, not {VERSION}"
         return refusal("version", what, "run the same release of GoodSpeed on both nodes")
     if hello.tokenizer != welcome.tokenizer:
         model = f"--model {hello.draft_model}" if hello.draft_model else "its --tokenizer"

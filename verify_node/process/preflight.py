@@ -6,6 +6,7 @@ Loading takes seconds to minutes; a port in use or an unreadable key should fail
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.serving.events import QUIET, Reporter
 from goodspeed.serving.running import bind_http, find_model, warn_trusted_network
@@ -39,6 +40,8 @@ def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
     keys, enrolment = read_keys(config)
     public_key = keys.pair.public_key if keys is not None else None
     member = join(config.peers, public_key, config.bind)
+    if config.http is not None and config.http.rpartition(":")[2] == config.bind.rpartition(":")[2] != "0":
+        raise ConfigError("--bind and --http have the same port; give each one of its own")
     http = bind_http(config.http, config.api_key)
     try:
         bind_verify(config.bind, trusted_network=config.trusted_network, keys=keys).close()

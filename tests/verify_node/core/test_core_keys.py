@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from goodspeed.errors import MalformedMessage, WrongVersion
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Heartbeat, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, UpMessage
@@ -104,6 +105,22 @@ def test_a_key_that_goes_takes_its_sessions_along_at_once(desk: KeyedDesk) -> No
     desk.enrol("a", "b", "c")
     assert isinstance(desk.hello("a"), Welcome)
     assert desk.open("a", 1, epoch=2) == []
+
+
+def test_a_key_that_is_gone_for_a_look_is_not_barred_for_what_was_on_its_way(desk: KeyedDesk) -> None:
+    desk.enrol("b", "c")
+    for _ in range(150):
+        desk.up("a", Ack(session_id(1), 1, 4))
+    desk.enrol("a", "b", "c")
+    assert isinstance(desk.hello("a"), Welcome)
+
+
+def test_a_key_is_named_before_its_hello(desk: KeyedDesk) -> None:
+    desk.core.reject(b"c", WrongVersion("the draft node speaks version 9"), desk.now, KEYS["c"])
+    for _ in range(105):
+        desk.core.reject(b"c", MalformedMessage("no message"), desk.now, KEYS["c"])
+    found = {(event.kind, event.client) for event in desk.core.client_events.newest_first() if event.client == "c"}
+    assert found >= {("refused", "c"), ("barred", "c")}
 
 
 def test_a_key_that_changes_says_hello_again(desk: KeyedDesk) -> None:

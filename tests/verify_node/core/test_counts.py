@@ -78,3 +78,8 @@ def test_refusals_push_nobody_out():
     news = client_events.take_news()
     assert (len(news), news[0].client) == (1 + MAX_REFUSALS, "a")
     assert len(client_events) == 1 + MAX_REFUSALS
+    for number in range(2 * MAX_VISITS):
+        client_events.refused(f"c{number}", "too_many_sessions", 2.0 + MAX_VISITS + number)
+    client_events.refused("b", f"code-{2 * MAX_VISITS - 1}", 3000.0, why="another release")
+    assert client_events.newest_first()[0].num_times == 2, "ordinary refusals do not push it out"
+    assert client_events.take_news() == []

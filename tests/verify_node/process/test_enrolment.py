@@ -137,7 +137,9 @@ def test_a_refused_file_stays_refused_when_the_whole_folder_was_away(tmp_path: P
     assert found.look_again() == {b.public_key: b}
 
 
-def test_a_refused_file_stays_refused_when_the_owner_is_revoked_and_comes_back(tmp_path: Path) -> None:
+def test_a_refused_file_stays_refused_when_the_owner_is_revoked_and_comes_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     b = enrol(tmp_path, "b")
     found = Watched(tmp_path)
     rival = enrol(tmp_path, "b", file="rival")
@@ -151,7 +153,9 @@ def test_a_refused_file_stays_refused_when_the_owner_is_revoked_and_comes_back(t
     (tmp_path / "c.pub").unlink()
     found.look()
     enrol(tmp_path, "b", file="rival", key=rival.public_key)
+    caplog.clear()
     assert found.look_again() == {}, "it says what it said when it was refused"
+    assert [record.file for record in caplog.records] == ["rival.pub"], "which its log says"
     (tmp_path / "rival.pub").unlink()
     found.look()
     enrol(tmp_path, "b", file="rival", key=rival.public_key)
