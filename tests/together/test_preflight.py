@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from goodspeed.errors import TransportError
+from goodspeed.errors import ConfigError, TransportError
 from goodspeed.serving.web.address import bind, start_listening, url
 from goodspeed.wire import keys
 from goodspeed.wire.zmq.authentication import new_pair

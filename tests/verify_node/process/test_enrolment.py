@@ -155,7 +155,7 @@ def test_a_refused_file_stays_refused_when_the_owner_is_revoked_and_comes_back(
     enrol(tmp_path, "b", file="rival", key=rival.public_key)
     caplog.clear()
     assert found.look_again() == {}, "it says what it said when it was refused"
-    assert [record.file for record in caplog.records] == ["rival.pub"], "which its log says"
+    assert [vars(record)["file"] for record in caplog.records] == ["rival.pub"], "which its log says"
     (tmp_path / "rival.pub").unlink()
     found.look()
     enrol(tmp_path, "b", file="rival", key=rival.public_key)
