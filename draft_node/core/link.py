@@ -72,11 +72,15 @@ class VerifyLink:
             return f"the verify node has not let this draft node in for {seconds} s"
         return f"the verify node has been away for {seconds} s"
 
-    def absence_at(self, endpoint: str, timeout_s: float) -> str:
-        """Tells the operator that the verify node was silent for `timeout_s`: where, why, and what to do."""
+    @staticmethod
+    def absence_at(endpoint: str, timeout_s: float, trouble: str | None) -> str:
+        """Tells the operator that there was no verify node for `timeout_s`: where, why, and what to do.
+
+        trouble: as in `Links.trouble`.
+        """
+        if trouble:
+            return f"the verify node at {endpoint} has not let this draft node in for {timeout_s:g} s: {trouble}"
         what = f"the verify node at {endpoint} has been away for {timeout_s:g} s"
-        if self.trouble:
-            return f"{what}, because it refuses this node: {self.trouble}"
         address = "check the address (that of its --bind, not of its --http)"
         return f"{what}; start goodspeed-verify there, {address}, or give a longer --connect-timeout-s while it loads"
 
@@ -87,6 +91,7 @@ class VerifyLink:
             return self._welcomed(message, now)
         if isinstance(message, Refusal) and message.session_id is None:
             if message.code in FATAL:
+                self.trouble = f"{message.what} ({message.code}); {message.what_to_do}"
                 raise PeerRefused(message.code, message.what, message.what_to_do)
             if message.code in KEPT_OUT:
                 self.trouble = f"{message.what} ({message.code}); {message.what_to_do}"
@@ -116,7 +121,10 @@ class VerifyLink:
             return []
         self._hello_at = now + self._backoff_s
         self._backoff_s = min(2 * self._backoff_s, MAX_BACKOFF_S)
-        if self._must_rebuild or now - max(self._heard_at, self._built_at) > REBUILD_S:
+        is_silent = now - max(self._heard_at, self._built_at) > REBUILD_S
+        if is_silent and not self._barred and not self._must_rebuild:
+            self.trouble = None  # an earlier refusal is no reason for its silence
+        if self._must_rebuild or is_silent:
             return self._rebuilt([Command.SAY_HELLO], now)
         return [Command.SAY_HELLO]
 

@@ -78,6 +78,14 @@ class Links:
         return self._known[self.home].link
 
     @property
+    def trouble(self) -> str | None:
+        """Why a verify node refuses this draft node, the home first, and what to do; None: none is known to."""
+        if self.link.trouble:
+            return self.link.trouble
+        others = (known for known in self._known.values() if known.link.trouble)
+        return next((f"{known.address.endpoint}: {known.link.trouble}" for known in others), None)
+
+    @property
     def is_anybody_there(self) -> bool:
         return any(known.link.connected for known in self._known.values())
 

@@ -33,14 +33,17 @@ class ConnectionStatus:
         self._why = START  # as it was last reported
         self._next_s = FIRST_S
 
-    def look(self, link: VerifyLink, endpoint: str, now: float) -> Sentence | None:
-        """Returns the sentence to report now on the home link; None: nothing has changed. endpoint: the link's."""
+    def look(self, link: VerifyLink, endpoint: str, now: float, trouble: str | None) -> Sentence | None:
+        """Returns the sentence to report now on the home link; None: nothing has changed.
+
+        endpoint: the link's. trouble: as in `Links.trouble`.
+        """
         if link.connected and link.welcome is not None:
             return self._arrived((link.welcome.target, link.welcome.target_fingerprint), endpoint)
         away_s = link.away_s(now)
         why = WAIT if self._has_connected and away_s < FIRST_S else START
-        if link.trouble is not None:
-            why = f"it refuses this node: {sanitize(link.trouble)}"  # untrusted words
+        if trouble is not None:
+            why = f"it refuses this node: {sanitize(trouble)}"  # untrusted words
         return self._missed(away_s, why)
 
     def _arrived(self, target: tuple[str, str], endpoint: str) -> Sentence | None:
@@ -75,7 +78,8 @@ async def tell(
     status = ConnectionStatus(", ".join(config.verify))
     has_connected = False
     while True:
-        if (sentence := status.look(daemon.link, daemon.channel.endpoint, time.monotonic())) is not None:
+        trouble = daemon.core.links.trouble
+        if (sentence := status.look(daemon.link, daemon.channel.endpoint, time.monotonic(), trouble)) is not None:
             reporter.say(sentence.text, *sentence.values)
         if daemon.connected.is_set() and not has_connected:
             has_connected = True

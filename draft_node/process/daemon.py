@@ -224,7 +224,7 @@ class DraftDaemon:
     def _absence(self) -> str:
         endpoints = [address.endpoint for address in self.core.links.verify_nodes.addresses()]
         where = self.channel.endpoint if len(endpoints) == 1 else ", ".join(endpoints[:MAX_NAMED])
-        return self.link.absence_at(where, self.core.connect_timeout_s)
+        return self.link.absence_at(where, self.core.connect_timeout_s, self.core.links.trouble)
 
     def _not_sent(self, link: int, message: UpMessage, error: MessageTooLarge | TransportError) -> None:
         if isinstance(error, MessageTooLarge):

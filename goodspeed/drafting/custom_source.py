@@ -123,12 +123,15 @@ class SourceDrafter(DraftModel):
         deepest = min(job.propose.max_depth, job.tree.depth(leaf) + job.length)
         source, room = self._texts[job.session_id], deepest - job.tree.depth(leaf)
         drafted = _checked(source.draft(list(job.text), job.path(leaf), room))
-        nodes = {BASE: leaf}
+        nodes, extended = {BASE: leaf}, set[int]()
         for node, (token, probability, above) in enumerate(drafted):
             parent = nodes.get(above)
             fits = token < self.vocab_size and len(nodes) <= MAX_DRAFT
+            if parent in extended and not job.propose.wants_alternatives:
+                continue  # the verify node takes the first alternative only
             if fits and parent is not None and job.tree.depth(parent) < deepest:
                 nodes[node] = job.tree.add(token, probability, parent)
+                extended.add(parent)
 
 
 def _begun(source: Source, asked: Asked) -> TextSource:

@@ -63,6 +63,12 @@ def asked(number: int = 1, *, prompt: tuple[int, ...] = (5, 6, 7), **changes: An
     return replace(Propose(request, 1, 1, prompt, 8, max_depth=8, wants_alternatives=True), **changes)
 
 
+def test_only_first_alternatives_are_drafted_where_the_verify_node_takes_no_trees() -> None:
+    source = Fixed([10, 20, 11, 21], [0.9, 0.8, 0.9, 0.8], [-1, -1, 0, 1])
+    assert drafted(source, asked(wants_alternatives=False)).tokens == (10, 11)
+    assert drafted(source, asked()).tokens == (10, 20, 11, 21)
+
+
 def make_drafter(source: Any, vocab_size: int = 100) -> SourceDrafter:
     drafter = SourceDrafter(source)
     drafter.vocab_size = vocab_size

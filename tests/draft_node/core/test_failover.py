@@ -205,6 +205,20 @@ def test_one_of_two_verify_nodes_that_refuses_this_node_is_survived_and_the_last
         core.receive(replace(UNFIT, code=code), 1.6, 1)
 
 
+def test_why_one_refuses_this_node_is_known_while_the_other_is_away():
+    core = make()
+    core.receive(UNFIT, 0.5, 0)
+    core.tick(TRY_S)
+    assert core.links.trouble == "it does not fit (tokenizer); take another"
+    core = make()
+    core.tick(TRY_S)
+    core.receive(Refusal("not_enrolled", "its key is not enrolled", "enrol it"), TRY_S, 1)
+    assert core.links.trouble == "tcp://b:1: its key is not enrolled (not_enrolled); enrol it"
+    for now in range(2, 30):
+        core.tick(float(now))
+    assert core.links.trouble is None, "that was long ago"
+
+
 def test_a_draining_verify_node_is_one_to_go_on_with():
     core = alone()
     tell(core, Sibling(A.endpoint), Sibling(B.endpoint))

@@ -13,8 +13,8 @@ ENDPOINT = "tcp://127.0.0.1:5555"
 def look(connection, away_s=None, trouble=None, *, target=("", ""), endpoint=ENDPOINT):
     """Returns what is said; "" for nothing. away_s: None: the verify node is there."""
     welcome = SimpleNamespace(target=target[0], target_fingerprint=target[1])
-    link: Any = SimpleNamespace(connected=away_s is None, away_s=lambda _: away_s, trouble=trouble, welcome=welcome)
-    said = connection.look(link, endpoint, 0.0)
+    link: Any = SimpleNamespace(connected=away_s is None, away_s=lambda _: away_s, welcome=welcome)
+    said = connection.look(link, endpoint, 0.0, trouble)
     return said.text % said.values if said is not None else ""
 
 
@@ -70,8 +70,9 @@ def test_another_target_is_told_with_both_names() -> None:
 
 
 async def test_it_ends_if_told_to_at_the_moment_of_connecting() -> None:
-    link = SimpleNamespace(connected=False, away_s=lambda _: 0.1, trouble=None)
-    daemon: Any = SimpleNamespace(connected=asyncio.Event(), link=link, channel=SimpleNamespace(endpoint=ENDPOINT))
+    link, links = SimpleNamespace(connected=False, away_s=lambda _: 0.1), SimpleNamespace(trouble=None)
+    parts = {"core": SimpleNamespace(links=links), "link": link, "channel": SimpleNamespace(endpoint=ENDPOINT)}
+    daemon: Any = SimpleNamespace(connected=asyncio.Event(), **parts)
     config: Any = SimpleNamespace(verify=[ENDPOINT], name="ana")
     telling = asyncio.create_task(tell(config, daemon, EventLog(enabled=False), Reporter("", quiet=True)))
     for _ in range(3):  # it begins, and so do the tasks that it begins
