@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -280,6 +280,8 @@ class CompletionRequest(TextRequest):
 class Message(Strict):
     """A message; only the assistant may have tool calls and reasoning, only a tool may answer a call."""
 
+    advice: ClassVar[Mapping[str, str]] = {"function_call": "send tool_calls"}
+
     role: Literal["system", "developer", "user", "assistant", "tool"]
     # may be left out, or null, where there are tool_calls
     content: str | Annotated[list[ContentPart], listed(MAX_PARTS, 1)] | None = None
@@ -289,6 +291,13 @@ class Message(Strict):
     # what the assistant thought; templates show the model what it needs of it
     reasoning_content: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)] | None = None
     reasoning: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)] | None = None  # the same under its other name
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_said_what_it_refused(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or given.get("content") is not None or not isinstance(given.get("refusal"), str):
+            return given
+        return {**given, "content": given["refusal"], "refusal": None}
 
     @model_validator(mode="after")
     def _is_of_its_role(self) -> Self:
@@ -324,7 +333,8 @@ class ChatRequest(TextRequest):
     def _can_be_seen(self) -> Self:
         """Refuses a question about an image or the like. An agent goes on without: it would send the image for ever."""
         last = self.messages[-1]
-        unseen = [part for part in last.content or () if isinstance(part, Unseen)]
+        parts = () if isinstance(last.content, str) else last.content or ()
+        unseen = [part for part in parts if isinstance(part, Unseen)]
         if unseen and last.role == "user" and not self.tools:
             what = f"must not end with a question about {unseen[0].noun}, which this model cannot read; say it in words"
             raise refused("messages", what, "unsupported_parameter")
@@ -347,6 +357,8 @@ class ChatRequest(TextRequest):
 
 
 class TokenizeRequest(Strict):
+    advice: ClassVar[Mapping[str, str]] = {"add_special_tokens": "leave it out"}
+
     model: ModelName | None = None
     prompt: str | None = None
     messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)] | None = None

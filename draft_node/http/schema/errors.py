@@ -87,8 +87,9 @@ def of_validation(error: ValidationError) -> ApiError:
         types, given = ", ".join(repr(tag) for tag in tags if not tag.startswith(LEFT_OUT)), context["tag"][1:-1]
         advice = INSTEAD_OF_TYPES.get(given) or f"send one of {types}"
         return ApiError(400, f"{param} has the type {given[:64]!a}, which is not supported; {advice}", param=param)
-    place = param.rpartition(".")[2]
-    says = UNIONS[place] if kind.endswith("_type") and place in UNIONS and len(alike) > 1 else _sentence(found["msg"])
+    above, _, place = param.rpartition(".")
+    is_named = place in UNIONS and not (above and place in ("prompt", "input"))  # others have such members, too
+    says = UNIONS[place] if kind.endswith("_type") and is_named and len(alike) > 1 else _sentence(found["msg"])
     code = "missing_parameter" if kind == "missing" else None
     return ApiError(400, f"{param} {says}", param=param, code=code)
 

@@ -132,8 +132,8 @@ class HostedItem(LeftOut):
     """An item that only a hosted service can read, or whose tool only it can run."""
 
     types = (
-        "(compaction|compaction_summary|web_search_call|image_generation_call|mcp_list_tools|local_shell_call"
-        f"|local_shell_call_output){DATED}"
+        "(compaction|compaction_summary|web_search_call|file_search_call|code_interpreter_call|image_generation_call"
+        f"|mcp_list_tools|mcp_call|local_shell_call|local_shell_call_output){DATED}"
     )
 
 

@@ -7,7 +7,7 @@ announces members that are unknown here.
 
 import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
@@ -30,14 +30,15 @@ IGNORED = frozenset(
         *("cache_control", "cache_prompt", "id_slot", "keep_alive", "ttl"),  # caching and placement
         *("chat_id", "request_id", "session_id", "litellm_metadata"),  # ids for other systems' logs
         *("user", "metadata", "safety_identifier", "prompt_cache_key"),  # the user: not stored
-        *("prompt_cache_retention", "prompt_cache_options", "client_metadata"),
+        *("prompt_cache_retention", "prompt_cache_options", "prompt_cache_breakpoint", "client_metadata"),
         *("store", "truncation"),  # no answer is stored; a prompt that is too long is refused
         "encrypted_content",  # reasoning is plain text
         *("include_obfuscation", "reasoning_summary_delivery"),  # options of streams
         *("defer_loading", "output_schema", "max_tool_calls"),  # about tools that only hosted services run
         *("provider", "safety_settings"),  # options of routers and of hosted models' filters
         *("parsed", "parsed_arguments", "index"),  # added by the official client when it sends an answer back
-        *("annotations", "reasoning_details"),  # by other servers to such answers
+        *("annotations", "reasoning_details", "provider_specific_fields"),  # by other servers and clients
+        "refusal",  # of a message that has content, too
         *("verbosity", "budget_tokens", "prediction"),  # hints that reach no model
         *("timings_per_token", "return_progress"),  # more figures about the server's speed
         "is_error",  # of a tool's result, whose text says so, too
@@ -53,6 +54,8 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "add_generation_prompt": (True,),
     "verbosity": ("medium",),
     "truncation": ("disabled",),
+    **dict.fromkeys(("presence_penalty", "frequency_penalty"), (0, 0.0)),
+    "n": (1,),
     "top_logprobs": (0,),
     "priority": (0,),
     "service_tier": ("auto", "standard_only"),
@@ -136,6 +139,7 @@ class Strict(BaseModel):
     )
 
     ignores: ClassVar[frozenset[str]] = IGNORED
+    advice: ClassVar[Mapping[str, str]] = {}  # for unsupported members, where it differs from the usual one
     announcing: ClassVar[str] = ""  # of a whole body: header with which requests announce members that are unknown here
 
     @model_validator(mode="after")
@@ -144,7 +148,8 @@ class Strict(BaseModel):
             if not _asks(name, value, self):
                 continue
             if name not in self.ignores:
-                advice = ASKED_BY_FALSE.get(name) if value is False else INSTEAD.get(name)
+                usual = ASKED_BY_FALSE.get(name) if value is False else INSTEAD.get(name)
+                advice = self.advice.get(name, usual)
                 advice = advice or (_known_as(name, type(self)) if len(name) <= MAX_NAME else None)
                 if advice or not (isinstance(info.context, Ignored) and info.context.takes(name)):
                     what = f"is not a supported parameter; {advice or 'leave it out'}"

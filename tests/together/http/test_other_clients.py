@@ -156,6 +156,9 @@ def test_litellm(url: str, expected: str, litellm: Any) -> None:
     assert litellm.completion(**options).choices[0].message.content == expected
     chunks = list(litellm.completion(**options, stream=True))
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == expected
+    thought = {"role": "assistant", "content": "Hm.", "provider_specific_fields": {"reasoning": "so"}}
+    again = options | {"messages": [*user(ASKED), thought, *user(ASKED)]}  # as it sends back a text that was thought
+    assert litellm.completion(**again).choices[0].message.content
 
 
 @pytest.mark.clients

@@ -37,6 +37,7 @@ HARMLESS: dict[str, list[dict[str, Any]]] = {
         {"text": {"format": {"type": "text"}, "verbosity": "medium"}, "reasoning": {"effort": None}, "stream": False},
         {"previous_response_id": None, "conversation": None, "user": "x", "prompt_cache_key": "y"},
         {"include": ["reasoning.encrypted_content"]},
+        {"presence_penalty": 0, "frequency_penalty": 0.0, "n": 1},
         {"text": {"format": {"type": "text", "schema": None, "name": None}}},
         {"input": [{"role": "user", "content": "x", "call_id": None, "id": "m", "status": "completed"}]},
         {"tool_choice": "auto", "parallel_tool_calls": True, "service_tier": "auto", "metadata": {}},

@@ -43,6 +43,16 @@ def test_they_are_ignored_in_messages_and_their_parts(api: Api) -> None:
     assert ignored_of(api.client.post("/tokenize", json={"messages": [message]})) == ["cache_control"]
 
 
+def test_what_the_assistant_refused_is_what_it_said() -> None:
+    api, said = speaking(), {"role": "assistant", "refusal": "I cannot."}
+    for content in ({}, {"content": None}):
+        assert api.chat(messages=[USER, {**said, **content}, USER]).status_code == 200
+        assert "I cannot." in api.prompt
+    assert ignored_of(api.chat(messages=[USER, {**said, "content": "Well."}, USER])) == ["refusal"]
+    assert "Well." in api.prompt
+    assert "I cannot." not in api.prompt
+
+
 def test_a_refusal_says_what_was_ignored_too(api: Api) -> None:
     refused(api.chat(cache_control=CACHE, temperature=9), "temperature")
     assert api.chat(model="other", cache_control=CACHE).headers["X-GoodSpeed-Ignored"] == "cache_control"
