@@ -108,10 +108,6 @@ def _named(template: str | None, asked: str, told: tuple[tuple[str, str], ...]) 
     return next((name for name, pattern in told if re.search(pattern, template)), NONE)
 
 
-def mentions(template: str | None, name: str) -> bool:
-    return bool(template) and re.search(rf"\b{re.escape(name)}\b", template or "") is not None
-
-
 @dataclass(frozen=True, slots=True)
 class Content:
     """Text for the user."""

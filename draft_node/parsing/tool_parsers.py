@@ -105,14 +105,15 @@ class MistralToolParser:
             self._arguments = JsonScan()
             return self._argument(self._arguments, char)
         self._head += char
-        return UNCERTAIN if len(self._head) <= MAX_HEAD and char not in "\n<" else None
+        is_head = len(self._head) <= MAX_HEAD and (char not in "\n<" or self._head.rstrip().endswith("[ARGS]"))
+        return UNCERTAIN if is_head else None
 
     def _argument(self, scan: JsonScan, char: str) -> tuple[Call, ...] | None:
         if not scan.take(char):
             return None
         if not scan.is_complete:
             return UNCERTAIN
-        name = self._head.removesuffix("[ARGS]").partition("[CALL_ID]")[0].strip()
+        name = re.split(r"\[(?:CALL_ID|ARGS)\]", self._head)[0].strip()
         arguments = "".join(scan.chars)
         return (Call(name, arguments),) if name and is_object(arguments) else None
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
-from draft_node.parsing.formats import AUTO, NO_FORMATS, TOOLS, Formats, formats_of, mentions
+from draft_node.parsing.formats import AUTO, NO_FORMATS, TOOLS, Formats, formats_of
 from draft_node.parsing.grammars import ReasoningState
 from draft_node.parsing.parser import ParserSettings
 from draft_node.parsing.tool_parsers import depth
 from goodspeed.engine.tokenizing import chat_template
-from goodspeed.engine.tokenizing.chat_template import RESERVED, SPECIAL
+from goodspeed.engine.tokenizing.chat_template import RESERVED, SPECIAL, variables
 from goodspeed.engine.tokenizing.text import Inputs, end_of
 from goodspeed.errors import ConfigError
 
@@ -74,7 +74,7 @@ class ChatSupport:
         """
         templates = getattr(tokenizer, "chat_template", None)
         plain, tooled = (chat_template.for_tools(templates, tools=one) for one in (False, True))
-        if tools == AUTO and tooled and not mentions(tooled, "tools"):
+        if tools == AUTO and tooled and "tools" not in variables(tooled):
             tools = FALLBACK
         formats = Formats(formats_of(plain, thinking=thinking).thinking, formats_of(tooled, tools=tools).tools)
         added = tokenizer.added_tokens_decoder
@@ -93,8 +93,9 @@ class ChatSupport:
         return replace(found, settings=settings or {})
 
     def knows(self, name: str, *, tools: bool = False) -> bool:
-        """True if the template mentions a variable of this name. tools: the template for conversations with tools."""
-        return mentions(self.tooled if tools else self.plain, name)
+        """True if the template uses a variable of this name. tools: the template for conversations with tools."""
+        template = self.tooled if tools else self.plain
+        return template is not None and name in variables(template)
 
     def switches(self, *, tools: bool) -> list[str]:
         """Returns the template's variables that switch reasoning on and off."""

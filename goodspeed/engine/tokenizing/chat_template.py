@@ -1,6 +1,11 @@
 """Chat templates by name, and names that no template setting may use. transformers renders templates in a sandbox."""
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
+
+from jinja2 import Environment, TemplateError
+from jinja2.meta import find_undeclared_variables
 
 SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 """Settings of a tokenizer that name special tokens, also for chat templates."""
@@ -14,6 +19,23 @@ RESERVED = frozenset(
     }
 )
 """Names that no setting may use: transformers' own, and those of the sandbox."""
+
+
+_GENERATION = re.compile(r"\{%[-+]?\s*(?:end)?generation\s*[-+]?%\}")
+"""Marks of an answer's text, an extension of transformers."""
+
+
+@lru_cache(maxsize=16)
+def variables(template: str) -> frozenset[str]:
+    """Returns the names of the variables that a chat template uses; of one that cannot be parsed all of its words.
+
+    A word in a text that the template writes, or an attribute such as `message.tools`, is no variable.
+    """
+    try:
+        parsed = Environment(extensions=["jinja2.ext.loopcontrols"]).parse(_GENERATION.sub("", template))
+        return frozenset(find_undeclared_variables(parsed))
+    except (TemplateError, RecursionError):
+        return frozenset(re.findall(r"\w+", template))
 
 
 def for_tools(templates: str | Mapping[str, str] | None, *, tools: bool) -> str | None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from draft_node.parsing.formats import THINKING, TOOLS, formats_of, mentions
+from draft_node.parsing.formats import THINKING, TOOLS, formats_of
+from goodspeed.engine.tokenizing.chat_template import variables
 from tests.chats import MISTRAL, PLAIN, QWEN3, R1
 
 LLAMA = 'Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}.'
@@ -39,7 +40,11 @@ def test_a_name_counts_more_than_the_template() -> None:
 
 
 def test_variables_of_templates() -> None:
-    assert mentions(QWEN3, "enable_thinking")
-    assert mentions("{% if not tools is defined %}{% set tools = none %}{% endif %}", "tools")
-    assert not mentions("{{ my_tools }}", "tools")
-    assert not mentions(None, "tools")
+    assert {"enable_thinking", "tools", "messages"} <= variables(QWEN3)
+    assert "tools" in variables("{% if not tools is defined %}{% set tools = none %}{% endif %}")
+    assert "tools" not in variables("{{ my_tools }}")
+    assert "tools" not in variables("{% if xml_tools %}You have <tools></tools>{% endif %}"), "SmolLM3"
+    assert "tools" not in variables("{% for message in messages %}{{ message['tools'] }}{% endfor %}"), "Phi-4-mini"
+    assert "thinking" not in variables("First draft your thinking process."), "Magistral"
+    assert variables("{% generation %}{{ x }}{% break %}{%- endgeneration -%}") >= {"x"}
+    assert "tools" in variables("{% if tools")

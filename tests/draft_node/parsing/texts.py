@@ -128,5 +128,7 @@ CASES = {
     "mistral with an id": Case(
         MISTRAL, '[TOOL_CALLS]f[CALL_ID]123456789[ARGS]¦{"n": 1}¦ done', Call("f", F), Content("done")
     ),
+    "mistral, blanks": Case(MISTRAL, '[TOOL_CALLS]f[ARGS]¦ {"n": 1}', Call("f", F)),
+    "mistral, a line": Case(MISTRAL, '[TOOL_CALLS]f¦[ARGS]¦\n{"n": 1}', Call("f", F)),
     "mistral, no list": Case(MISTRAL, "[TOOL_CALLS]¦[¦1, 2]", Content("[TOOL_CALLS][1, 2]")),
 }
