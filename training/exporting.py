@@ -4,6 +4,7 @@
 makers' models llama.cpp's script `convert_hf_to_gguf` is the better tool: it knows their tokenizers.
 """
 
+import argparse
 import json
 import sys
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from goodspeed.engine.model_files.config_checks import expected_windows, rope_ty
 from goodspeed.engine.tokenizing.text import PROBE, num_shared
 from goodspeed.engine.torch.checkpoints import load_vocabulary, parallel
 from goodspeed.engine.torch.fused_llama import FAMILIES
-from goodspeed.errors import UnsupportedModelError
+from goodspeed.errors import GoodSpeedError, UnsupportedModelError
 
 KINDS = {"f32": Kind.F32, "f16": Kind.F16, "q8_0": Kind.Q8_0}
 """Storage types of matrices; vectors are always float32."""
@@ -209,4 +210,12 @@ def _step(step: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    export(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])
+    parser = argparse.ArgumentParser("python -m training.exporting", description="Writes a model as a GGUF file.")
+    parser.add_argument("model")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("kind", nargs="?", choices=KINDS, default="f32", help="storage type (default: f32)")
+    asked = parser.parse_args()
+    try:
+        export(asked.model, asked.file, asked.kind)
+    except GoodSpeedError as error:
+        sys.exit(str(error))

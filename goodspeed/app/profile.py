@@ -50,7 +50,9 @@ def run(namespace: argparse.Namespace) -> int:
     from goodspeed.serving.measuring import profiler
 
     engine = engines.start(engines.load(config.model, **config.computed_by))
-    grid = profiler.Grid(config.max_tokens, config.max_context, config.max_sessions)
+    if (max_context := engine.checkpoint.context_len - 1) < config.max_context:
+        reporter.say("--max-context %d is more than the model's; measuring with %d", config.max_context, max_context)
+    grid = profiler.Grid(config.max_tokens, min(config.max_context, max_context), config.max_sessions)
     profile = profiler.profile(engine, grid, config.seconds, threads=config.threads or 1)
     show(profile, sys.stderr if namespace.json else sys.stdout)
     if namespace.json:

@@ -92,9 +92,10 @@ class Reports:
         return late
 
     def least_busy(self, names: Sequence[str], now: float) -> list[str]:
-        """Returns these names in the order of their number of sessions; ties: the newest first."""
+        """Returns these names in the order of their number of sessions, those that do not serve before all others;
+        ties: the newest first."""
         busy = {one.replica.name: load.num_sessions for one in self.known(now) if (load := one.replica.load)}
-        return sorted(names, key=lambda name: (busy.get(name, 0), -number_of(name)))
+        return sorted(names, key=lambda name: (busy.get(name, -1), -number_of(name)))
 
 
 def free_names(taken: Collection[str], number: int) -> list[str]:

@@ -36,5 +36,5 @@ def parse(line: str, where: str) -> Prompt:
     try:
         return msgspec.json.decode(line, type=Prompt)
     except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError) as error:
-        what = 'write an object like {"prompt": "..."}, with `domain`, `seed` or `drafter` if wanted'
+        what = 'write an object like {"prompt": "..."}, with `domain`, `seed` or `"drafter": "none"` if wanted'
         raise PromptError(f"{where}: {sanitize(str(error))}; {what}") from error

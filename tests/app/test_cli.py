@@ -104,6 +104,12 @@ def test_profile_prints_what_was_measured_and_the_fit(run: Run) -> None:
     assert sum("R2 " in line for line in lines) == 1
 
 
+def test_profile_measures_no_more_context_than_the_model_has(run: Run) -> None:
+    _, out, err = run(*QUICK_PROFILE[:-1], "100000")
+    assert "--max-context 100000 is more than the model's; measuring with 2047" in err
+    assert any(int(line.split()[2]) > 0 for line in out.splitlines() if line.split()[0].isdigit())
+
+
 def test_profile_gives_an_object(run: Run) -> None:
     status, out, err = run(*QUICK_PROFILE, "--json")
     result = json.loads(out)

@@ -60,3 +60,5 @@ def test_a_new_process_counts_as_a_restart_and_one_that_never_served_as_a_failur
 def test_the_least_busy_leaves_first() -> None:
     names = [f"replica-{number}" for number in (1, 2, 3)]
     assert heard(report(1, 5), report(2), report(3)).least_busy(names, 0.0) == ["replica-3", "replica-2", "replica-1"]
+    failing = replace(starting(1), state="failing")
+    assert heard(failing, report(2), report(3, 1)).least_busy(names, 0.0)[0] == "replica-1", "it serves nobody"

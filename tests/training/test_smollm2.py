@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from random import Random
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -146,6 +147,8 @@ def test_stages(tmp_path: Path, file: Path, target: Target, small: None) -> None
         args = stages.parse([stage, f"--state={tmp_path}", f"--target={file}", "--kept=200", *options])
         stages.STAGES[stage](args)
 
+    with pytest.raises(SystemExit, match=r"there are no trained weights in .*; train some first"):
+        run("export", f"--output={output}")
     run("train", "--minutes=0.02")
     first, kept = stages.resumed(stages.parse(["train", f"--state={tmp_path}", f"--target={file}", "--kept=200"]))
     run("train", "--minutes=0.02")
@@ -159,6 +162,30 @@ def test_stages(tmp_path: Path, file: Path, target: Target, small: None) -> None
     wanted = again.model.eval()(torch.from_numpy(kept.nearest[text])[None]).logits[0].detach()
     assert found.shape == (len(text), VOCAB)
     assert (found[:, kept.tokens] - wanted).abs().max() < 1e-3 * wanted.abs().max()
+
+
+def test_nothing_to_measure_is_told(tmp_path: Path, file: Path) -> None:
+    args = stages.parse(["measure", f"--state={tmp_path}", f"--draft={file}"])
+    with pytest.raises(SystemExit, match=r"there are no held-out answers in .*; write some first"):
+        stages.measure(args)
+
+
+def test_held_out_answers_are_written_once(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there stays, and what is of more prompts than there are now goes."""
+    folder, written = tmp_path / "answers", Mock(return_value=[])
+    monkeypatch.setattr(answers, "write", written)
+    monkeypatch.setattr(answers, "real", Mock(return_value=[("chat", str(i), "Hi") for i in range(10)]))
+    monkeypatch.setattr(stages, "encode", Mock(return_value=[1, 2, 3]))
+    monkeypatch.setattr(stored, "save", lambda path, _: path.touch())
+    folder.mkdir()
+    args = stages.parse(["held-out", f"--state={tmp_path}", f"--target={file}", "--prompts=any"])
+    stages.write_held_out(args)
+    assert written.call_count == 2
+    (folder / "held-out-0032.npz").touch()
+    (folder / "held-out-0016.npz").unlink()
+    stages.write_held_out(args)
+    assert written.call_count == 3
+    assert sorted(one.name for one in folder.iterdir()) == ["held-out-0000.npz", "held-out-0016.npz"]
 
 
 def test_measuring_by_domain(tmp_path: Path, file: Path, target: Target, capsys: pytest.CaptureFixture[str]) -> None:

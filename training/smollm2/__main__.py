@@ -25,6 +25,8 @@ from goodspeed.engine.gguf.file import dequantised, read
 from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
 from goodspeed.engine.model_files.finding import load_tokenizer
 from goodspeed.engine.tokenizing.text import encode
+from goodspeed.errors import GoodSpeedError
+from training.chats import MAX_PROMPT
 from training.exporting import write_kept
 from training.run import Run, train
 from training.smollm2 import answers, draft, measuring, stored
@@ -58,9 +60,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 def write_answers(args: argparse.Namespace) -> None:
     known, target = load_tokenizer(args.target), Target(models.gguf_file(args.target))
     real = answers.real(args.prompts, held_out=False) if args.prompts else []
-    jobs = answers.Jobs(known.tokenizer, real, args.seed)
     folder, name = args.state / "answers", stored.prefix(held_out=False)
     first = sum(1 for _ in folder.glob(f"{name}{args.seed}-*.npz"))
+    jobs = answers.Jobs(known.tokenizer, real, f"{args.seed}-{first}")  # other answers than those that are there
     ends = frozenset(known.eos_ids)
     for number, found in enumerate(answers.write_for(target, known.tokenizer, jobs, ends, 60 * args.minutes), first):
         stored.save(folder / f"{name}{args.seed}-{number:04}.npz", found)
@@ -69,21 +71,24 @@ def write_answers(args: argparse.Namespace) -> None:
 def write_held_out(args: argparse.Namespace) -> None:
     if not args.prompts:
         sys.exit("held-out: there are no prompts; give a folder with --prompts")
-    known, target = load_tokenizer(args.target), Target(models.gguf_file(args.target))
-    real = answers.real(args.prompts, held_out=True)
+    real, known = answers.real(args.prompts, held_out=True), load_tokenizer(args.target)
+    target, ends = Target(models.gguf_file(args.target)), frozenset(known.eos_ids)
     jobs = [
         answers.Job(domain, name, encode(known.tokenizer, text, chat=True), temperature)
         for temperature in TEMPERATURES
         for domain, name, text in real
     ]
-    jobs.sort(key=lambda job: len(job.prompt))
-    for number in range(0, len(jobs), 16):
-        found = answers.write(target, jobs[number : number + 16], frozenset(known.eos_ids), Random(number))
-        stored.save(args.state / "answers" / f"{stored.prefix(held_out=True)}{number:04}.npz", found)
+    jobs = sorted((job for job in jobs if len(job.prompt) <= MAX_PROMPT), key=lambda job: len(job.prompt))
+    name = stored.prefix(held_out=True)
+    files = {args.state / "answers" / f"{name}{number:04}.npz": number for number in range(0, len(jobs), 16)}
+    for file in set((args.state / "answers").glob(f"{name}*.npz")) - files.keys():
+        file.unlink()  # of other prompts
+    for file, number in files.items():
+        if not file.exists():
+            stored.save(file, answers.write(target, jobs[number : number + 16], ends, Random(number)))
 
 
 def train_draft(args: argparse.Namespace) -> None:
-    torch.set_num_threads(args.threads)
     run, kept = resumed(args)
     step = steps(lambda: stored.load(args.state / "answers", held_out=False), kept, run.step)
     train(run, lambda number: loss(run.model, step(number)), 60 * args.minutes)
@@ -91,6 +96,8 @@ def train_draft(args: argparse.Namespace) -> None:
 
 def export(args: argparse.Namespace) -> None:
     run, kept = resumed(args)
+    if not run.step:
+        sys.exit(f"there are no trained weights in {args.state}; train some first (the stage train)")
     args.output.parent.mkdir(parents=True, exist_ok=True)
     target = read(models.gguf_file(args.target), args.target)
     name, weights = f"draft model of {args.target}", run.model.state_dict()
@@ -101,6 +108,8 @@ def export(args: argparse.Namespace) -> None:
 def measure(args: argparse.Namespace) -> None:
     checkpoint = engines.load(args.draft, num_threads=args.threads, dtype="float32" if args.float32 else "auto")
     held_out = stored.load(args.state / "answers", held_out=True)
+    if not held_out:
+        sys.exit(f"there are no held-out answers in {args.state}; write some first (the stage held-out)")
     for temperature in TEMPERATURES:
         shares = measuring.agreement(checkpoint, held_out, temperature)
         shown = {name: [round(share, 3) for share in pair] for name, pair in sorted(shares.items())}
@@ -141,4 +150,7 @@ STAGES: dict[str, Callable[[argparse.Namespace], None]] = {
 if __name__ == "__main__":
     arguments = parse(None)
     torch.set_num_threads(arguments.threads)
-    STAGES[arguments.stage](arguments)
+    try:
+        STAGES[arguments.stage](arguments)
+    except GoodSpeedError as error:
+        sys.exit(str(error))

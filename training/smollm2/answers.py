@@ -89,7 +89,7 @@ def real(folder: Path, *, held_out: bool) -> list[Prompt]:
 class Jobs:
     """Draws what is to be answered. Some answers become passages, to be summarised or asked about."""
 
-    def __init__(self, tokenizer: Any, real_prompts: list[Prompt], seed: int) -> None:
+    def __init__(self, tokenizer: Any, real_prompts: list[Prompt], seed: str) -> None:
         self._tokenizer, self._real, self.seed, self._random = tokenizer, real_prompts, seed, Random(seed)
         made = prompts(MADE)
         self._articles = [(name, text) for domain, name, text in made if domain == "articles"]

@@ -67,5 +67,6 @@ async def start(
             for number, name in enumerate(names, 1)
         ]
         drafts = await asyncio.gather(*(begin(*command, "ready", "connected") for command in commands))
-    view.say(f"all nodes are ready after {time.monotonic() - started:.0f} s; each computes on one core")
+    alone = "" if config.verify_option else "; each computes on one core"
+    view.say(f"all nodes are ready after {time.monotonic() - started:.0f} s{alone}")
     return Nodes(verify, ready["url"], [str(event["url"]) for _, event in drafts])

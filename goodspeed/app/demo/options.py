@@ -117,6 +117,8 @@ def clients(config: DemoConfig) -> list[Client]:
     found = []
     for index in range(config.clients):
         line, node = lines[index % len(lines)], index % len(names)
+        if line.drafter is not None:
+            raise ConfigError("--prompts: the demo writes each text with and without drafts; leave `drafter` out")
         prompt = Prompt(line.text, line.domain, config.seed if line.seed is None else line.seed)
         found.append(Client(f"client-{index + 1}", node, names[node], prompt))
     return found

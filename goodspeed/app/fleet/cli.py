@@ -126,6 +126,9 @@ def _check(record: Record, reporter: Reporter) -> None:
     for number in range(1, config.replicas + 1):
         port = config.port and config.port + number - 1
         settings = verify.settings(record.words(port, number))
+        if config.num_gpus and settings.device == "cpu":
+            what = f"Ray would reserve {config.num_gpus} GPUs for each replica, which would compute on the CPU"
+            raise ConfigError(f"{what}; add `-- --device cuda`, or give --gpus 0")
         for name, value in record.fixed(port, number).items():
             if getattr(settings, name) != value:
                 raise ConfigError(
@@ -141,6 +144,7 @@ def _check(record: Record, reporter: Reporter) -> None:
 def _remains(name: str) -> Record | None:
     """Returns a fleet of that name whose Ray is gone; None if there is none. ConfigError if it is up."""
     if (before := head.find(name)) is not None and before.is_there:
+        _refuse_starting(before)
         raise ConfigError(f"the fleet {name} is already running; end it with `{PROGRAM} down`, or give another --name")
     return before
 
@@ -148,6 +152,7 @@ def _remains(name: str) -> Record | None:
 def status(namespace: argparse.Namespace, reporter: Reporter) -> None:
     """Print what each replica does."""
     record = _find(namespace.name)
+    _refuse_starting(record)
     replicas: list[dict[str, Any]] = []
     if is_there := record.is_there:
         with _asking(record) as ask:
@@ -240,10 +245,17 @@ def _find(name: str) -> Record:
     return record
 
 
+def _refuse_starting(record: Record) -> None:
+    """Raises ConfigError for a fleet whose own Ray has not told its address yet."""
+    if not record.address and (record.pid is None or record.is_there):
+        raise ConfigError(f"the fleet {record.config.name} is starting; wait for `{PROGRAM} up`, or end it with `down`")
+
+
 @contextmanager
 def _asking(record: Record) -> Iterator[Ask]:
     """Connects to a fleet's Ray for the duration of a block."""
     name = record.config.name
+    _refuse_starting(record)
     if not record.is_there:
         raise ProcessError(f"the Ray of the fleet {name} is gone; start it again with `{PROGRAM} up`")
     if record.pid is not None:

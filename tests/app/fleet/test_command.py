@@ -137,6 +137,18 @@ def test_without_ray_it_says_what_to_install(run: Run, monkeypatch: pytest.Monke
         assert "needs ray, which is not installed; in GoodSpeed's folder, try: pip install" in run(*words)[2]
 
 
+def test_gpus_that_no_replica_would_use_are_not_waited_for(run: Run) -> None:
+    for words, number in ((("--tp", "2"), 2), (("--gpus", "1"), 1)):
+        what = f"Ray would reserve {number} GPUs for each replica, which would compute on the CPU; add `-- --device"
+        assert what in run(*UP, "--port", "0", *words)[2]
+
+
+@pytest.mark.parametrize("words", [("status",), ("scale", "3")])
+def test_a_fleet_whose_ray_starts_is_waited_for(run: Run, gone: Record, words: tuple[str, ...]) -> None:
+    Record(gone.config, temp=gone.temp).keep()
+    assert "the fleet default is starting; wait for `goodspeed-fleet up`" in run(*words)[2]
+
+
 def test_a_fleet_that_is_up_is_not_started_again(run: Run, gone: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Record, "is_there", True)
     assert "the fleet default is already running; end it with `goodspeed-fleet down`" in run(*UP)[2]
