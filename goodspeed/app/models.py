@@ -1,11 +1,11 @@
-"""Lists the embedded models with their roles, or prints a model's folder."""
+"""Lists the models that have names with their roles, or prints a model's folder or file."""
 
 import argparse
 
 from goodspeed.embedded import models
 
 NAME = "models"
-HELP = "list the embedded models, or print the folder of one"
+HELP = "list the models that have names, or print the folder or file of one"
 EXAMPLE = "goodspeed models path tiny-target"
 
 
@@ -13,8 +13,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(name=None)
     chosen = parser.add_subparsers(title="commands", metavar="COMMAND")
     parser.usage = "%(prog)s [-h] [COMMAND ...]"  # set late: the subcommand's usage begins with it
-    path = chosen.add_parser("path", help="the checkpoint folder of one model")
-    path.add_argument("name", metavar="NAME", help=", ".join(models.NAMES))
+    path = chosen.add_parser("path", help="the checkpoint folder or the GGUF file of one model")
+    path.add_argument("name", metavar="NAME", help=", ".join(models.ROLES))
 
 
 def run(namespace: argparse.Namespace) -> int:

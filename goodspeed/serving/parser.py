@@ -54,6 +54,9 @@ class CommandLine(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Prints one line on standard error and exits with status 2."""
         hints = [hint for word, hint in self._hints.items() if word in re.findall(r"[\w-]+", message)]
+        if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
+            near = difflib.get_close_matches(wrong[1], re.findall(r"[\w-]+", wrong[2]), n=1)
+            hints += [f"did you mean {word}?" for word in near]
         told = "; ".join([message.removeprefix("argument "), *hints[:1]])
         self.exit(USAGE, f"{self.prog}: {told}{'' if told.endswith('?') else '.'} See {self.prog} --help\n")
 

@@ -149,7 +149,9 @@ def test_the_engine_may_be_named(run: Run, command: tuple[str, ...], engine: str
     [
         ([], 2, "the following arguments are required: COMMAND"),
         (["nonsense"], 2, "COMMAND: invalid choice: 'nonsense' (choose from"),
-        (["models", "path", "tiny"], 1, "no embedded model is named 'tiny'; choose one of: tiny-target"),
+        (["generat"], 2, "; did you mean generate? See goodspeed --help"),
+        (["profile", "--model", "SmolLM"], 1, "did you mean smollm2? Else"),
+        (["models", "path", "tiny"], 1, "no model is named 'tiny'; choose one of: tiny-target"),
         (
             ["generate", "--prompt=x", "--speed=9"],
             2,

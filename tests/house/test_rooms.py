@@ -40,8 +40,8 @@ for room, libraries in json.load(sys.stdin).items():
 BARE = "tests.gpu.__main__"
 """The module that `make gpu` runs, on a machine that has torch and transformers and nothing of ours installed."""
 
-AT_HAND = {"torch", "triton", "transformers", "numpy", "huggingface_hub", "safetensors"}
-"""torch's CUDA builds bring triton, and transformers brings the last two."""
+AT_HAND = {"torch", "triton", "jinja2", "transformers", "numpy", "huggingface_hub", "safetensors"}
+"""torch brings jinja2, and its CUDA builds triton; transformers brings the last two."""
 OURS = {*PACKAGES, "experiments", "training", "tests"}
 
 

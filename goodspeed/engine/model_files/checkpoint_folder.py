@@ -51,7 +51,9 @@ def find_folder(name: str, say: Callable[..., None] = lambda *_: None) -> Path:
         elif name and Path(name).is_dir():
             folder = Path(name)
         elif name and Path(name).exists():
-            raise CheckpointError(f"{name}: this is a file; give the folder that holds config.json and the weights")
+            raise CheckpointError(
+                f"{name}: this is a file; give the folder that holds config.json and the weights, or a *.gguf"
+            )
         else:
             folder = _from_hub(name, say)
         _refuse_files(name, folder)

@@ -65,7 +65,10 @@ def paste(text: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/HTTP.md", "docs/KEYS.md", "docs/POLICY.md", "docs/SOURCE.md"])
+PASTED = ["README.md", *(f"docs/{name}.md" for name in ("HTTP", "KEYS", "POLICY", "SLO", "SOURCE"))]
+
+
+@pytest.mark.parametrize("name", PASTED)
 def test_all_examples_work_in_order_in_one_shell(name: str, tmp_path: Path) -> None:
     said = paste(script(ROOT / name), tmp_path)
     told = f"{said.stdout}\n--- standard error ---\n{said.stderr}"
