@@ -8,7 +8,7 @@ from goodspeed.drafting.sources import Source, by_source
 from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.messages import RefusalCode, Verdict
 
-OWN = ("busy", "verify_away", "target_changed", "closed", "constraint_compiler", "internal")
+OWN = ("busy", "verify_away", "target_changed", "closed", "constraint_compiler", "slo", "internal")
 """Failure codes of the draft node itself."""
 
 KNOWN = (*get_args(RefusalCode), *OWN)

@@ -21,6 +21,9 @@ LOST_SHOWN_S = 300.0
 SILENT_HEARTBEATS = 2.5
 """Heartbeat intervals without a message after which a client is shown as silent; its lease still runs."""
 
+MOVED_S = 0.1
+"""Change of the clocks' distance, in seconds, that is no jitter: the machine was suspended, or its clock was set."""
+
 STALLED_S = 5.0
 """Seconds without progress in any session after which a client is shown as stalled, with old estimates."""
 
@@ -110,7 +113,8 @@ class Watch:
     def take(self, now: float) -> Snapshot:
         """Takes a snapshot; now: the time of the daemon's clock."""
         core, pool = self._core, self._core.pool
-        self._epoch_s = self._zero_s()
+        if abs((zero_s := self._zero_s()) - self._epoch_s) > MOVED_S:  # else times of events would jitter
+            self._epoch_s = zero_s
         present = present_clients(core)
         return Snapshot(
             at=self._epoch_s + now,

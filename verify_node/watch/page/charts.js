@@ -15,6 +15,7 @@ export function colorOf(name) {
 }
 
 export function record(snapshot) {
+  if (snapshot.at < times.at(-1) - 1) for (const values of [times, utility, ...slots.map((slot) => slot.values)]) values.length = 0; // the clock was set back
   times.push(snapshot.at);
   utility.push(snapshot.utility);
   assignColors(snapshot.clients);

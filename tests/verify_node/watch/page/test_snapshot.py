@@ -50,6 +50,8 @@ def test_times_are_those_of_the_wall_clock_after_the_machine_slept(scene: Scene)
     scene.zero_s += 3600.0  # monotonic clocks stand still meanwhile
     after = scene.look()
     assert [after.at - before.at, after.events[0].at - before.events[0].at] == [3600.0, 3600.0]
+    scene.zero_s += 1e-5  # the two clocks are read one after the other
+    assert scene.look().events == after.events, "the page keeps their rows, which may be selected"
 
 
 def test_an_idle_node_and_a_client_that_writes(scene: Scene) -> None:
