@@ -62,6 +62,7 @@ class ChatSupport:
     settings: Mapping[str, Any] = field(default_factory=dict)  # template variables, unless a request sets them
     system: System = "any"  # which system messages the template shows
     alternates: bool = False  # the template refuses two messages of a user in a row
+    results_end: bool = False  # and a user's message after a tool's result
 
     @classmethod
     def of(
@@ -86,7 +87,8 @@ class ChatSupport:
             special={token.content: i for i, token in added.items() if token.special},
             markers={token.content: i for i, token in added.items() if token.content in formats.markers},
             system=_system_of(tokenizer) if plain else "any",
-            alternates=bool(plain) and _alternates(tokenizer),
+            alternates=bool(plain) and _refuses(tokenizer, [USER], USER),
+            results_end=bool(tooled) and _refuses(tokenizer, [USER, CALL, RESULT], USER),
         )
         if wrong := found.settings_error(settings or {}):
             raise ConfigError(f"--chat-template-kwargs {wrong}")
@@ -126,6 +128,8 @@ class ChatSupport:
         if self.spells_tools:
             turns = with_tools_as_text(turns, inputs.tools, has_system=self.system != "none")
             inputs = replace(inputs, tools=())
+        if self.results_end:
+            turns = list(_ended_by_results(turns))
         return list(_alternating(turns)) if self.alternates else turns, inputs
 
     def _with_system(self, messages: Sequence[Turn]) -> Sequence[Turn]:
@@ -200,34 +204,59 @@ def _system_of(tokenizer: Any) -> System:
     return "first" if _shows(tokenizer, [first, USER], marks[0]) else "none"
 
 
-def _alternates(tokenizer: Any) -> bool:
-    return _shows(tokenizer, [USER]) and not _shows(tokenizer, [USER, USER])
+def _refuses(tokenizer: Any, turns: list[Turn], more: Turn) -> bool:
+    """True if the chat template takes a conversation, but not with one message more."""
+    return _shows(tokenizer, turns) and not _shows(tokenizer, [*turns, more])
 
 
 USER, ASSISTANT = {"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}
+CALL: Turn = {  # with an id as Mistral's templates want it
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "123456789", "type": "function", "function": {"name": "f", "arguments": {}}}],
+}
+RESULT = {"role": "tool", "tool_call_id": "123456789", "name": "f", "content": "three"}
 
 
-def _shows(tokenizer: Any, turns: list[dict[str, str]], *marks: str) -> bool:
+def _shows(tokenizer: Any, turns: Sequence[Turn], *marks: str) -> bool:
     """True if the chat template takes a conversation, and shows the texts."""
     try:
-        text = tokenizer.apply_chat_template(turns, tokenize=False)
+        text = tokenizer.apply_chat_template([*turns], tokenize=False)
     except Exception:  # templates may raise anything to refuse a conversation
         return False
     return all(mark in text for mark in marks)
 
 
 def _alternating(turns: Sequence[Turn]) -> Iterator[Turn]:
-    """Yields a conversation in which what a user says in a row is one message, and what the assistant says, too."""
-    for role, run in groupby(turns, lambda turn: turn["role"]):
+    """Yields a conversation in which what a user says in a row is one message, and what the assistant says, too.
+
+    Calls stay by themselves: some templates write no text beside them.
+    """
+    for (role, calls), run in groupby(turns, lambda turn: (turn["role"], "tool_calls" in turn)):
         messages = list(run)
-        if role not in ("user", "assistant") or len(messages) == 1:
+        if role not in ("user", "assistant") or calls or len(messages) == 1:
             yield from messages
             continue
-        joined = {name: value for message in messages for name, value in message.items()}
-        joined["content"] = _paragraphs(*(message["content"] for message in messages))
-        if calls := [call for message in messages for call in message.get("tool_calls", ())]:
-            joined["tool_calls"] = calls
+        joined = {"role": role, "content": _paragraphs(*(message["content"] for message in messages))}
+        if thoughts := _paragraphs(*(message.get("reasoning_content", "") for message in messages)):
+            joined["reasoning_content"] = thoughts
         yield joined
+
+
+def _ended_by_results(turns: Sequence[Turn]) -> Iterator[Turn]:
+    """Yields a conversation in which what a user says after a tool's result ends the result."""
+    last: Turn | None = None
+    for role, run in groupby(turns, lambda turn: turn["role"]):
+        messages = list(run)
+        if role == "user" and last is not None:
+            last = _joined(last, [text for message in (last, *messages) if (text := message["content"])])
+            continue
+        if last is not None:
+            yield last
+        last = messages.pop() if role == "tool" else None
+        yield from messages
+    if last is not None:
+        yield last
 
 
 def reasoning_state(tokenizer: Any, prompt: tuple[int, ...], parser: ParserSettings) -> ReasoningState:

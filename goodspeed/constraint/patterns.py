@@ -9,7 +9,7 @@ import re
 SPECIAL = frozenset(r"\.+*?()|[]{}^$#&-~/")
 """Characters that are escaped to stand for themselves."""
 
-NUL = r"\x00"
+NUL, _PROPERTY = r"\x00", re.compile(r"\\[pP]")
 
 ANY = r"[^\n\r\u2028\u2029]"
 _BLANKS = r"\t\n\x0b\x0c\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -79,14 +79,18 @@ def _class(members: str, *, is_negated: bool) -> str:
     parts = []
     for low, high in _MEMBER.findall(members):
         ends = [_atom(end, in_class=True) for end in (low, high) if end]
-        if high and ends[0] == NUL:  # see below
-            ends[0] = _code(1)
         # a class such as \d has no range: the hyphen is itself
         parts.append((r"\-" if any(map(_is_set, ends)) else "-").join(ends))
     if not parts:
         return r"[\s\S]"
-    # With all control characters in it llguidance also takes the escapes \\ and \" of those that a class leaves out.
-    return f"[{'^' + NUL if is_negated else ''}{''.join(parts)}]"
+    found = f"[{'^' if is_negated else ''}{''.join(parts)}]"
+    return _without_nul(found) if is_negated or NUL in parts[0] or _PROPERTY.search(found) else found
+
+
+def _without_nul(characters: str) -> str:
+    """Returns a class without NUL: with all control characters in it llguidance also takes the escapes `\\\\` and
+    `\\"` of characters that the class leaves out."""
+    return f"[{characters}&&[^{NUL}]]"
 
 
 def _atom(atom: str, *, in_class: bool = False) -> str:
@@ -100,8 +104,10 @@ def _atom(atom: str, *, in_class: bool = False) -> str:
         return _code(ord(_CONTROLS[name]))
     if name == "b" and in_class:
         return _code(8)
+    if len(atom) > 2 and name in "pP":
+        return atom if in_class or name == "p" else _without_nul(atom)
     if len(atom) > 2:
-        return atom if name in "pP" else _character(int(atom[2:], 16))
+        return _character(int(atom[2:], 16), in_class=in_class)
     if not name:
         raise ValueError("ends in a backslash; write two for the character")
     if name.isalnum():
@@ -109,7 +115,9 @@ def _atom(atom: str, *, in_class: bool = False) -> str:
     return _literal(name)
 
 
-def _character(code: int) -> str:
+def _character(code: int, *, in_class: bool) -> str:
+    if code == 0 and not in_class:
+        raise ValueError("has NUL, which cannot be kept; leave it out")
     if 0xD800 <= code < 0xE000:
         raise ValueError("has half a character (\\ud800 to \\udfff); write the character itself")
     return _code(code)

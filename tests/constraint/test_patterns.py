@@ -25,8 +25,12 @@ MATCHED = [
     ("^[^]$", ["a", "\n"], ["", "ab"]),
     ('^[^"]*$', ["a", "\\", "\x01"], ['"', 'a"b']),
     (r"^[^/\\]+$", ["a", '"'], ["\\", "a/", "a\\b"]),
-    (r"^[\x00-!#-\x7f]+$", ["a", "\\"], ['"', 'a"b']),
-    (r"^[\x00]$", ["\x00"], ["a"]),
+    (r"^[\x00-!#-\x7f]+$", ["a", "\\", "\x01"], ['"', 'a"b', "\x00"]),
+    (r"^[\x00\x01-!#-~]+$", ["a", "\x01"], ['"', 'a"b']),
+    (r"^[\p{L}\p{Cc} ]+$", ["a \x01"], ["\\", '"']),
+    (r"^\P{P}*$", ["a", "\x01"], ['"', "\\", 'a"b']),
+    (r"^[\P{Po}]*$", ["a"], ['"', "\\"]),
+    (r"^[^\x00-\x1f]*$", ["a", '"'], ["\x00", "\n"]),
     (r"^[\b]$", ["\b"], ["b"]),
     (r"^\d$", ["5"], ["٣", "a"]),
     (r"^\s$", [" ", "\ufeff", "\u2028"], ["\x85", "a"]),
@@ -62,7 +66,7 @@ def test_patterns_match_as_ecma_262_says(pattern: str, right: list[str], wrong: 
 
 
 def test_properties_of_characters_are_rusts() -> None:
-    assert translated(r"^\p{Lu}[\p{L}\P{N}]$") == r"^\p{Lu}[\p{L}\P{N}]$"
+    assert translated(r"^\p{Lu}[\p{L}\P{N}]$") == r"^\p{Lu}[[\p{L}\P{N}]&&[^\x00]]$"
 
 
 REFUSED = [
@@ -80,6 +84,7 @@ REFUSED = [
     ("[]", "empty character class"),
     ("[a", "unclosed character class"),
     ("[a-", "unclosed character class"),
+    (r'^(\x00|[^"])*$', "has NUL"),
     ("a\\", "ends in a backslash"),
 ]
 

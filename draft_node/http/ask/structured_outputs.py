@@ -131,10 +131,12 @@ async def _built(form: GrammarSettings, tools: Sequence[Tool], param: str, calle
         built = Constraint("grammar", await caller.run(partial(grammar, form, tools)), form.after)
         await caller.service.compiler.check(built, caller.user)
     except (ValueError, ConstraintError) as error:
-        of_one = f"{tools[0].name}: " if len(tools) == 1 else ""
-        raise _unsupported(param, of_one + without_place(str(error))) from error
+        raise _unsupported(param, without_place(str(error))) from error
     return built
 
+
+MAX_BLAMED = 16
+"""Most tools that are looked at one by one to name the one whose schema cannot be kept."""
 
 NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 """The schema of a tool without one."""
@@ -143,8 +145,8 @@ NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": Fal
 async def _with_calls(form: GrammarSettings, options: ChatOptions, caller: Caller) -> Constraint:
     """Returns the constraint of an answer with tools, after a check; ApiError 400 if it cannot be served.
 
-    If it cannot, and a call is required, all tools that are not strict are loosened. The error names a tool that
-    cannot be served alone either.
+    If it cannot, and a call is required, all tools that are not strict are loosened. The error names the strict tool
+    that cannot be served alone either, if it is among the first MAX_BLAMED.
     """
     tools = [
         Tool(one.name, NO_PARAMETERS if one.parameters is None else one.parameters, strict=bool(one.strict))
@@ -155,9 +157,12 @@ async def _with_calls(form: GrammarSettings, options: ChatOptions, caller: Calle
     except ApiError as error:
         if error.status != 400:
             raise
-        for tool in tools:
-            if tool.strict:
+        for tool in [one for one in tools if one.strict][:MAX_BLAMED]:
+            try:
                 await _built(form, [tool], "tools", caller)
+            except ApiError as of_one:
+                if of_one.status == 400:
+                    raise wrong(f"tools: {tool.name}: {str(of_one).removeprefix('tools: ')}", of_one.code) from None
         if all(tool.strict for tool in tools) or not options.is_forced:
             raise
     return await _built(form, [one if one.strict else loosened(one) for one in tools], "tools", caller)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, model_validator
 from draft_node.config import MAX_MODEL_NAME
 from draft_node.http.schema.content_parts import ContentPart, Unseen
 from draft_node.http.schema.errors import Names, renamed
-from draft_node.http.schema.strict import ByType, Strict, few, refused
+from draft_node.http.schema.strict import IGNORED, ByType, Strict, few, refused
 from draft_node.service.chat_support import ChatSupport
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, MAX_WINDOW, SHORTEST_S
 from goodspeed.wire.fields import MAX_BIASES, MAX_CONSTRAINT_CHARS, MAX_CONTEXT, MAX_STOP_IDS, Drafter, Otherwise
@@ -280,6 +280,7 @@ class CompletionRequest(TextRequest):
 class Message(Strict):
     """A message; only the assistant may have tool calls and reasoning, only a tool may answer a call."""
 
+    ignores = IGNORED | {"refusal"}  # beside content
     advice: ClassVar[Mapping[str, str]] = {"function_call": "send tool_calls"}
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
@@ -295,7 +296,8 @@ class Message(Strict):
     @model_validator(mode="before")
     @classmethod
     def _has_said_what_it_refused(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or given.get("content") is not None or not isinstance(given.get("refusal"), str):
+        is_said = isinstance(given, dict) and given.get("role") == "assistant" and not given.get("content")
+        if not is_said or not isinstance(given.get("refusal"), str):
             return given
         return {**given, "content": given["refusal"], "refusal": None}
 
@@ -306,6 +308,8 @@ class Message(Strict):
             raise refused("content", "must be given: a string or a list of text parts", code)
         if self.role == "tool" and self.tool_call_id is None:
             raise refused("tool_call_id", "must be given: the id of the call that this answers", "missing_parameter")
+        if self.role != "assistant" and (self.model_extra or {}).get("refusal"):
+            raise refused("refusal", 'is for messages of the role "assistant"; leave it out')
         of = {"tool_call_id": "tool", **dict.fromkeys(("tool_calls", "reasoning_content", "reasoning"), "assistant")}
         for name, role in of.items():
             if self.role != role and getattr(self, name):

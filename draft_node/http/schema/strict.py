@@ -38,7 +38,6 @@ IGNORED = frozenset(
         *("provider", "safety_settings"),  # options of routers and of hosted models' filters
         *("parsed", "parsed_arguments", "index"),  # added by the official client when it sends an answer back
         *("annotations", "reasoning_details", "provider_specific_fields"),  # by other servers and clients
-        "refusal",  # of a message that has content, too
         *("verbosity", "budget_tokens", "prediction"),  # hints that reach no model
         *("timings_per_token", "return_progress"),  # more figures about the server's speed
         "is_error",  # of a tool's result, whose text says so, too

@@ -12,6 +12,9 @@ from goodspeed.errors import CheckpointError, UnsupportedModelError
 STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn", "proportional"})
 """RoPE types with frequencies that depend only on a token's own position."""
 
+MAX_FACTOR = 1024.0
+"""Largest factor by which positions are believed to be stretched."""
+
 LAYER_TYPES = frozenset({"full_attention", "sliding_attention"})
 
 
@@ -70,7 +73,7 @@ def stretched_len(config: Any, length: int) -> int:
     for entry in _ropes(config):
         trained, factor = entry.get("original_max_position_embeddings"), entry.get("factor")
         if _rope_type(entry) == "yarn" and isinstance(trained, int) and isinstance(factor, (int, float)):
-            length = max(length, int(trained * factor))
+            length = max(length, int(trained * factor) if 1.0 <= factor <= MAX_FACTOR else 0)
     return length
 
 

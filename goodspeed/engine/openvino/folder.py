@@ -16,7 +16,6 @@ from goodspeed.engine.model_files.config_checks import (
     refuse_attention,
     refuse_rope,
     rope_types,
-    stretched_len,
 )
 from goodspeed.engine.openvino.graph import WANTED
 from goodspeed.errors import CheckpointError, UnsupportedModelError, first_line
@@ -78,7 +77,6 @@ def context_len(name: str, folder: Path, model: ov.Model) -> int:
         refuse_rope(rope_types(positions))
     if not isinstance(text.get("layer_types") or [], list):
         raise CheckpointError(f"{name}: layer_types in config.json is no list; correct config.json")
-    found = stretched_len(positions, found)
     windows = expected_windows(SimpleNamespace(**text | {"num_hidden_layers": 1}))
     return found if _has_windows(model) else min([found, *(each for each in windows if type(each) is int and each > 0)])
 

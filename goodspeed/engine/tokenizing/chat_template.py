@@ -4,8 +4,9 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from jinja2 import Environment, TemplateError
+from jinja2 import TemplateError
 from jinja2.meta import find_undeclared_variables
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 """Settings of a tokenizer that name special tokens, also for chat templates."""
@@ -32,8 +33,8 @@ def variables(template: str) -> frozenset[str]:
     A word in a text that the template writes, or an attribute such as `message.tools`, is no variable.
     """
     try:
-        parsed = Environment(extensions=["jinja2.ext.loopcontrols"]).parse(_GENERATION.sub("", template))
-        return frozenset(find_undeclared_variables(parsed))
+        environment = ImmutableSandboxedEnvironment(extensions=["jinja2.ext.loopcontrols"])
+        return frozenset(find_undeclared_variables(environment.parse(_GENERATION.sub("", template))))
     except (TemplateError, RecursionError):
         return frozenset(re.findall(r"\w+", template))
 

@@ -137,6 +137,7 @@ CHATS: Rows = [
     (part(type="video_url"), "messages.0.content.0 has the type 'video_url', which is not supported; send one of"),
     (user(name="x" * 513), "messages.0.name must have at most 512 characters"),
     (user(reasoning="x"), 'messages.0.reasoning is for messages of the role "assistant"; leave it out'),
+    (user(refusal="no"), 'messages.0.refusal is for messages of the role "assistant"; leave it out'),
     (user(function_call={"name": "f"}), "messages.0.function_call is not a supported parameter; send tool_calls"),
     (user(role="tool", tool_call_id="1"), "messages.0.role: tools are not supported, since this model has no"),
     (user(role="function"), "messages.0.role must be 'system', 'developer', 'user', 'assistant' or 'tool'"),
