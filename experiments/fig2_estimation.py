@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from experiments.harness import styles
 from experiments.harness.experiment import Comparing, Finding, Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
+from experiments.simulation.accounts import interval
 from experiments.simulation.arrays.replays import IN_TURN, alphas_of, clients_of
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import PAPER, Settings
@@ -138,8 +139,8 @@ def experiment(config: Config) -> Outcome:
         runs = [simulate(config, budget, beta, seed, policy) for seed in seeds]
         compared = [compare(one) for one in runs]
         mean = {key: float(np.mean([one[key] for one in compared])) for key in compared[0]}
-        error = {key: float(1.96 * np.std([one[key] for one in compared], ddof=1)) for key in mean}
-        facts[name] = {"mean": mean, "confidence": {key: error[key] / config.num_seeds**0.5 for key in error}}
+        error = {key: interval([one[key] for one in compared])[1] for key in mean}
+        facts[name] = {"mean": mean, "confidence": error}
         findings += [Finding(f"{name}: {key.replace('_', ' ')}", value) for key, value in mean.items()]
         results += rows_of(name, runs[0])
     return Outcome(rows=results, findings=findings, facts={"by_setting": facts}, notes=NOTES)

@@ -175,7 +175,7 @@ def experiment(config: Config) -> Outcome:
         policies: dict[str, dict[str, float]] = {}
         for variant in variants:
             found, begun = simulate(setting, variant, agreement, config.num_seeds, config.num_rounds)
-            mean, error = found.mean(axis=1), 1.96 * found.std(axis=1, ddof=1) / np.sqrt(config.num_seeds)
+            mean, error = np.array([interval(row.tolist()) for row in found]).T
             rows = rows_of(setting.name, variant.name, best, mean, error)
             results += rows
             policies[variant.name] = _figures(mean, error, setting.num_clients)

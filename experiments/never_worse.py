@@ -1,4 +1,4 @@
-"""Goodput of `gradient` against the better of plain decoding and the best fixed length, as a heat map.
+"""Goodput of `gradient` against the better of plain decoding and the best fixed length.
 
 Equal clients, from one to many, whose drafts are accepted with a rate from 0.1 to 0.95, at several distances, with two
 kinds of machines. The best fixed length is the better of the two that are expected to be best: everybody drafts S

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from experiments.harness import styles
 from experiments.harness.experiment import Comparing, Finding, Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
+from experiments.simulation.accounts import interval
 from experiments.simulation.arrays import rows
 from experiments.simulation.arrays.optimum import Optimum, geometric, optimum, utility_of
 from experiments.simulation.arrays.probabilities import IndependentDraws
@@ -72,7 +73,7 @@ def distances(
     by_seed = each.mean(axis=0)
     return {
         "distance": float(np.sqrt((off**2).mean())),
-        "confidence_95": float(1.96 * by_seed.std(ddof=1) / np.sqrt(config.num_seeds)),
+        "confidence_95": interval(by_seed.tolist())[1],
         "farther_than_10_percent": float((each > 0.1).mean()),
         "noise": float(np.sqrt(((off - off.mean(axis=(0, 1))) ** 2).mean())),
         "mean_goodput_off": float(np.sqrt(((mean.mean(axis=0) / best.goodput - 1.0) ** 2).mean())),

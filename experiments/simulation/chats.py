@@ -114,16 +114,13 @@ def _settings(
 
 def main() -> int:
     parser = CommandLine(prog="python -m experiments.simulation.chats", description=__doc__)
-    parser.add_argument(
-        "--recordings", default="", help="of `python -m experiments.simulation.record` (default: the shipped)"
-    )
-    parser.add_argument("--drafters", nargs="+", default=["ngram", *STEPS])
+    parser.add_argument("--drafters", nargs="+", choices=["ngram", *STEPS], default=["ngram", *STEPS])
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=2)
     options = parser.parse_args()
     for drafter in options.drafters:
         for chats in [Chats(temperature, num, 8, options.repetitions) for temperature in (0.0, 1.0) for num in (1, 8)]:
-            ratios = [ratio(options.recordings, drafter, chats, seed) for seed in range(options.seeds)]
+            ratios = [ratio("", drafter, chats, seed) for seed in range(options.seeds)]
             cell = f"{drafter}, {chats.num_at_once} at once, T={chats.temperature:g}"
             print(f"{cell:<36} with drafts / without: {median(ratios):.3f} (lowest {min(ratios):.3f})")
     return 0
