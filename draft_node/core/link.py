@@ -79,7 +79,10 @@ class VerifyLink:
         trouble: as in `Links.trouble`.
         """
         if trouble:
-            return f"the verify node at {endpoint} has not let this draft node in for {timeout_s:g} s: {trouble}"
+            who = "no verify node" if ", " in endpoint else f"the verify node at {endpoint}"
+            return (
+                f"{who} has {'' if ', ' in endpoint else 'not '}let this draft node in for {timeout_s:g} s: {trouble}"
+            )
         what = f"the verify node at {endpoint} has been away for {timeout_s:g} s"
         address = "check the address (that of its --bind, not of its --http)"
         return f"{what}; start goodspeed-verify there, {address}, or give a longer --connect-timeout-s while it loads"
@@ -121,10 +124,10 @@ class VerifyLink:
             return []
         self._hello_at = now + self._backoff_s
         self._backoff_s = min(2 * self._backoff_s, MAX_BACKOFF_S)
-        is_silent = now - max(self._heard_at, self._built_at) > REBUILD_S
-        if is_silent and not self._barred and not self._must_rebuild:
+        is_unheard = now - max(self._heard_at, self._built_at) > REBUILD_S
+        if is_unheard and not (self._barred or self._must_rebuild):
             self.trouble = None  # an earlier refusal is no reason for its silence
-        if self._must_rebuild or is_silent:
+        if self._must_rebuild or is_unheard:
             return self._rebuilt([Command.SAY_HELLO], now)
         return [Command.SAY_HELLO]
 

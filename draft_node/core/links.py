@@ -80,10 +80,13 @@ class Links:
     @property
     def trouble(self) -> str | None:
         """Why a verify node refuses this draft node, the home first, and what to do; None: none is known to."""
-        if self.link.trouble:
-            return self.link.trouble
-        others = (known for known in self._known.values() if known.link.trouble)
-        return next((f"{known.address.endpoint}: {known.link.trouble}" for known in others), None)
+        known = [self._known[self.home], *self._known.values()]
+        troubled = next((one for one in known if one.link.trouble), None)
+        if troubled is None:
+            return None
+        if len(self._known) == 1:
+            return troubled.link.trouble
+        return f"{troubled.address.endpoint}: {troubled.link.trouble}"
 
     @property
     def is_anybody_there(self) -> bool:

@@ -95,11 +95,11 @@ class Refined(CostModel):
     def prompt_rows(self, start: int, num_tokens: int) -> float:
         """Returns the rows without context that take as long as a prompt's tokens from position `start` on.
 
-        That is their number where the cached tokens are read once for all of a session's rows.
+        Where cached tokens are read once for all rows of a session, or nothing was profiled, a token is one row.
         """
-        if not self.reads_per_row:
+        if not self.reads_per_row or not self.profiled:
             return num_tokens
-        return num_tokens * (self.prompt_row + self.prompt_context * (start + num_tokens / 2))
+        return num_tokens * max(1.0, self.prompt_row + self.prompt_context * (start + num_tokens / 2))
 
     def work_s(self, num_sessions: int) -> float:
         """Returns the node's own work for a round beside its pass, in seconds, with so many open sessions."""

@@ -94,8 +94,10 @@ class Reports:
     def least_busy(self, names: Sequence[str], now: float) -> list[str]:
         """Returns these names in the order of their number of sessions, those that do not serve before all others;
         ties: the newest first."""
-        busy = {one.replica.name: load.num_sessions for one in self.known(now) if (load := one.replica.load)}
-        return sorted(names, key=lambda name: (busy.get(name, -1), -number_of(name)))
+        known = {one.replica.name: one for one in self.known(now)}
+        idle = {name for name, one in known.items() if one.state in ("starting", "failing")}
+        busy = {name: load.num_sessions for name, one in known.items() if (load := one.replica.load)}
+        return sorted(names, key=lambda name: (name not in idle, busy.get(name, 0), -number_of(name)))
 
 
 def free_names(taken: Collection[str], number: int) -> list[str]:

@@ -85,7 +85,7 @@ def _without_trailing_defaults(message: msgspec.Struct) -> tuple[Any, ...]:
 def decode_up(data: bytes, max_bytes: int) -> UpMessage:
     """Decodes a draft node's message; raises only MessageTooLarge, MalformedMessage or WrongVersion.
 
-    A Hello that this version can decode may be of another: then the refusal can name the draft node.
+    A Hello of another version passes if it can be decoded: `check_hello` refuses it, and can name the draft node.
     """
     message = _decode(_up, data, max_bytes)
     if isinstance(message, Heartbeat) and message.siblings is not None:

@@ -155,7 +155,7 @@ def test_it_is_said_before_torch_is_loaded(number, told, places) -> None:
 
 
 def test_the_wire_and_the_page_have_a_port_each() -> None:
-    with pytest.raises(ConfigError, match=r"^--bind and --http have the same port; give each one of its own$"):
+    with pytest.raises(ConfigError, match=r"^--bind and --http have the same address; give each a port of its own$"):
         check(VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:5999", http="127.0.0.1:5999"))
 
 

@@ -181,11 +181,18 @@ def test_held_out_answers_are_written_once(tmp_path: Path, file: Path, monkeypat
     args = stages.parse(["held-out", f"--state={tmp_path}", f"--target={file}", "--prompts=any"])
     stages.write_held_out(args)
     assert written.call_count == 2
+    first, second = sorted(folder.iterdir())
     (folder / "held-out-0032.npz").touch()
-    (folder / "held-out-0016.npz").unlink()
+    second.unlink()
     stages.write_held_out(args)
     assert written.call_count == 3
-    assert sorted(one.name for one in folder.iterdir()) == ["held-out-0000.npz", "held-out-0016.npz"]
+    assert sorted(folder.iterdir()) == [first, second]
+    args.target = "another"
+    monkeypatch.setattr(stages, "load_tokenizer", Mock(return_value=Mock(eos_ids=(1,))))
+    monkeypatch.setattr(stages, "Target", Mock())
+    monkeypatch.setattr(stages, "models", Mock())
+    stages.write_held_out(args)
+    assert not {first, second} & {*folder.iterdir()}, "they are another target's"
 
 
 def test_measuring_by_domain(tmp_path: Path, file: Path, target: Target, capsys: pytest.CaptureFixture[str]) -> None:

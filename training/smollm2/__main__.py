@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 
@@ -79,10 +80,11 @@ def write_held_out(args: argparse.Namespace) -> None:
         for domain, name, text in real
     ]
     jobs = sorted((job for job in jobs if len(job.prompt) <= MAX_PROMPT), key=lambda job: len(job.prompt))
-    name = stored.prefix(held_out=True)
+    asked = repr([(args.target, job.prompt, job.temperature) for job in jobs]).encode()
+    name = f"{stored.prefix(held_out=True)}{sha256(asked).hexdigest()[:8]}-"
     files = {args.state / "answers" / f"{name}{number:04}.npz": number for number in range(0, len(jobs), 16)}
-    for file in set((args.state / "answers").glob(f"{name}*.npz")) - files.keys():
-        file.unlink()  # of other prompts
+    for file in set((args.state / "answers").glob(f"{stored.prefix(held_out=True)}*.npz")) - files.keys():
+        file.unlink()  # of other prompts, or of another target
     for file, number in files.items():
         if not file.exists():
             stored.save(file, answers.write(target, jobs[number : number + 16], ends, Random(number)))

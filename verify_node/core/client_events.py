@@ -70,9 +70,15 @@ class ClientEvents:
         self._new_refusals.clear()
         return news
 
-    def newest_first(self) -> list[ClientEvent]:
-        found = [*self._visits, *self._refusals.values(), *self._keep_out.values()]
-        return sorted(found, key=lambda event: event.at, reverse=True)
+    def newest_first(self, most: int = 2 * (MAX_VISITS + MAX_REFUSALS)) -> list[ClientEvent]:
+        """Returns so many events; of these up to half are refusals that keep a draft node out, if there are so many."""
+        keep_out = [*self._keep_out.values()]
+        first = keep_out[max(0, len(keep_out) - most // 2) :]
+        others = [*self._visits, *self._refusals.values(), *keep_out[: len(keep_out) - len(first)]]
+        others.sort(key=lambda event: event.at)
+        return sorted(
+            [*first, *others[max(0, len(others) - most + len(first)) :]], key=lambda event: event.at, reverse=True
+        )
 
     def losses_since(self, since: float) -> list[ClientEvent]:
         """Returns the latest visit of each client that was lost at or after `since`, unless it joined or left since."""

@@ -26,7 +26,7 @@ from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, UpMessage
-from verify_node.clients.client import Peer
+from verify_node.clients.client import Peer, sender_of
 from verify_node.core.admission import Admission
 from verify_node.core.counts import Counts
 from verify_node.core.fleet import Fleet, load_of
@@ -113,6 +113,8 @@ class VerifyCore:
 
     def enrol(self, enrolled: Mapping[str, Enrolled], now: float) -> list[Send]:
         """Replaces the enrolment. Ends the sessions of removed or changed keys at once."""
+        for key in enrolled.keys() - (self.register.enrolled or {}).keys():
+            self.rate_limiter.forgive(sender_of(b"", key))
         return self.replies.revoke(self.register.enrol(enrolled, now), now)
 
     def load(self, now: float) -> Load:

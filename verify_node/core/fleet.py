@@ -5,7 +5,7 @@ A session is redirected at most MAX_HOPS times before a replica gives it a token
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from math import ceil, inf, isfinite
+from math import inf, isfinite
 
 from msgspec.structs import replace
 
@@ -205,7 +205,7 @@ def summary(promised: Collection[Deadline], now: float) -> tuple[tuple[Pace, ...
 def _owed(waiting: Iterable[Deadline], now: float) -> Iterable[Owed]:
     for one in waiting:
         left_s = max(-MOST_S, min(one.due - now, MOST_S))
-        yield Owed(left_s, ceil(one.rows_left), one.slo.tpot_s, one.pages)
+        yield Owed(left_s, one.prompt_left, one.slo.tpot_s, one.pages)
 
 
 def _line(cost: Refined, num_sessions: int, context: int, budget: int) -> dict[str, float]:

@@ -23,6 +23,7 @@ OFFENCES: Final = frozenset(
     {
         "malformed",
         "too_large",
+        "not_enrolled",
         "wrong_name",
         "not_owner",
         "vocabulary",
@@ -129,6 +130,11 @@ class RateLimiter:
         if len(self.barred) > MAX_SENDERS:
             del self.barred[min(self.barred, key=self.barred.__getitem__)]
         return seconds
+
+    def forgive(self, sender: bytes) -> None:
+        """Forgets a sender's offences and its bar: what was on its way while its key was away must not keep it out."""
+        self.barred.pop(sender, None)
+        self._senders.pop(sender, None)
 
     def expire(self, now: float) -> None:
         for sender in [sender for sender, until in self.barred.items() if until <= now]:

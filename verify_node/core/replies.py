@@ -70,7 +70,7 @@ class Replies:
             self.num_ignored += 1
             return []
         if self.rate_limiter.heard(sender, now, num_tokens):
-            return self._bar(peer_id, sender, FLOOD, now, self._register.name_of(principal))
+            return self._bar(peer_id, sender, FLOOD, now, principal)
         return None
 
     def refuse(
@@ -89,8 +89,7 @@ class Replies:
         """
         if about is not None:
             refused = replace(refused, session_id=about.session_id, epoch=about.epoch)
-        client = client or self._name(peer_id)
-        self._note(client, refused, now)
+        self._note(client or self._name(peer_id), refused, now)
         sender = sender_of(peer_id, principal) if principal else self._sender(peer_id)
         match self.rate_limiter.refused(sender, refused.code, now):
             case Treatment.ANSWERED:
@@ -100,7 +99,7 @@ class Replies:
                 return []
             case Treatment.BARRED:
                 return self._bar(
-                    peer_id, sender, f"too many refused messages, the latest as {refused.code!r}", now, client
+                    peer_id, sender, f"too many refused messages, the latest as {refused.code!r}", now, principal
                 )
 
     def turned_away(self, key: str, now: float) -> None:
@@ -156,16 +155,13 @@ class Replies:
         why = refused.what if refused.code in KEEPS_OUT else ""
         self._register.client_events.refused(client, refused.code, now, why)
 
-    def _bar(self, peer_id: bytes, sender: bytes, why: str, now: float, client: str) -> list[Send]:
-        """Bars the sender: ends its sessions, and sends one final message to each of its connections.
-
-        client: its name, if it is known without its connection.
-        """
+    def _bar(self, peer_id: bytes, sender: bytes, why: str, now: float, principal: str | None) -> list[Send]:
+        """Bars the sender: ends its sessions, and sends one final message to each of its connections."""
         seconds = self.rate_limiter.bar(sender, now)
         what_to_do = f"correct this and reconnect after {seconds:.0f} s; messages before that are ignored"
         refused = refusal("barred", f"this draft node sent {why}", what_to_do)
         self.refusals[refused.code] += 1
-        self._register.client_events.visit("barred", client or self._name(peer_id), why, now)
+        self._register.client_events.visit("barred", self._register.name_of(principal) or self._name(peer_id), why, now)
         receivers = dict.fromkeys([peer_id, *self._register.put_out(sender)])
         return [Send(receiver, refused) for receiver in receivers]
 

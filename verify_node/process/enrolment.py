@@ -122,8 +122,9 @@ class Enrolment:
         for name in sorted(states):
             known = before.get(name)
             self._files[name] = known if known and known[0] == states[name] else (states[name], self._read_one(name))
-            if known is not None and known != self._files[name] and known[1] == self._refused.get(name, ...):
-                what_to_do = "it says what it said when it was refused: change it, or leave it out for some seconds"
+            is_new = known is not None and known[0] != states[name]
+            if is_new and self._files[name][1] == self._refused.get(name, ...):
+                what_to_do = "it says what it said when it was refused: change it, or leave it out for two seconds"
                 logger.error("a file enrols nobody", extra={"file": name, "what_to_do": what_to_do})
 
     def _read_one(self, name: str) -> Enrolled | None:

@@ -40,8 +40,8 @@ def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
     keys, enrolment = read_keys(config)
     public_key = keys.pair.public_key if keys is not None else None
     member = join(config.peers, public_key, config.bind)
-    if config.http is not None and config.http.rpartition(":")[2] == config.bind.rpartition(":")[2] != "0":
-        raise ConfigError("--bind and --http have the same port; give each one of its own")
+    if config.http is not None and config.http == config.bind.removeprefix("tcp://") and not config.http.endswith(":0"):
+        raise ConfigError("--bind and --http have the same address; give each a port of its own")
     http = bind_http(config.http, config.api_key)
     try:
         bind_verify(config.bind, trusted_network=config.trusted_network, keys=keys).close()

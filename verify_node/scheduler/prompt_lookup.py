@@ -55,9 +55,13 @@ class PromptLookup:
         for session, _, least_probability in self._first(wanting):
             num_new = self._num_unknown(session)
             is_long = num_new > MAX_INDEXED
-            if has_long if is_long else num_indexed + num_new > MAX_INDEXED:
+            is_full = has_long if is_long else num_indexed + num_new > MAX_INDEXED
+            if is_full:
                 continue
-            has_long, num_indexed = has_long or is_long, num_indexed + (0 if is_long else num_new)
+            if is_long:
+                has_long = True
+            else:
+                num_indexed += num_new
             drafted = self._draft(session, max(probabilities.FLOOR, least_probability))
             self._num_made += 1
             self._looked_up[session.session_id] = self._num_made

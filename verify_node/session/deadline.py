@@ -4,6 +4,7 @@ All times are this node's. The judgement here only explains delays; the draft no
 a text was in time.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from math import ceil, inf, isfinite
@@ -35,7 +36,8 @@ class Deadline(Times):
     paced_from: int = 0  # number of the first token after the opening; later, as `window_from`
     # what a promise reserves
     prompt_left: int = 0  # tokens to prefill; the final one yields a token of the text; 0: it decodes
-    rows_left: float = 0.0  # rows without context that take as long as these (`Refined.prompt_rows`)
+    rows_left: float = 0.0  # rows without context that take as long as `prompt_left` tokens (`Refined.prompt_rows`)
+    next_row: float = 1.0  # of these, those of the first token
     pages: int = 0  # KV pages in the worst case, for the prompt and the longest output
     paused_since: float | None = None  # since when only its draft node can move it; None: a round can move it
     # where its time went
@@ -115,10 +117,20 @@ class Deadline(Times):
         if self.window_from > self.paced_from:
             self.paced_at, self.paced_from = now, self.window_from
 
-    def set_prompt(self, prompt_left: int, rows_left: float | None = None) -> None:
+    def set_prompt(self, prompt_left: int, rows_left: float | None = None, next_row: float = 1.0) -> None:
         """Sets the tokens to prefill. Once a text has a token from here, its newest token is no prompt."""
         self.prompt_left = 0 if prompt_left == 1 and self.has_begun else prompt_left
         self.rows_left = self.prompt_left if rows_left is None or not self.prompt_left else rows_left
+        self.next_row = next_row
+
+    def rows_of(self, num_tokens: int) -> float:
+        """Returns the rows of the prompt's next tokens, of which each costs as much more as it is later."""
+        more = (self.rows_left / self.prompt_left - self.next_row) / self.prompt_left
+        return num_tokens * (self.next_row + more * num_tokens)
+
+    def tokens_in(self, num_rows: float) -> int:
+        """Inverts `rows_of`: the most of the prompt's tokens whose rows are at most these."""
+        return bisect_right(range(1, self.prompt_left + 1), num_rows, key=self.rows_of)
 
     def reserve(self, pages: int) -> None:
         self.pages = pages

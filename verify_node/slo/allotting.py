@@ -90,8 +90,8 @@ def allot(
     round_tokens = None if room == inf else int(room)
     if round_tokens is not None:
         own = min(round_tokens, len(decoding) + sum(prefill.values()))
-        num_more = sum(map(_num_more_rows, prompts, prefill.values()))
-        round_tokens = own + max(num_kept, rounds.beside(round_s, own + ceil(num_more), others))
+        num_rows = len(decoding) + sum(one.rows_of(prefill[one.session_id]) for one in prompts)
+        round_tokens = own + max(num_kept, rounds.beside(round_s, max(own, ceil(num_rows)), others))
     rank = tuple(one.session_id for one in (*decoding, *prompts))
     return Allotment(round_tokens, prefill, rank, frozenset(promised), kept_free, frozenset(held))
 
@@ -150,15 +150,13 @@ def _held(
 
 
 def _prefill(prompts: Sequence[Deadline], held: Container[bytes], room: float) -> dict[bytes, int]:
-    """Divides the room, in rows, among promised prompts, in this order; returns tokens by session."""
+    """Divides the room, in rows, among promised prompts, in this order; returns tokens by session.
+
+    The first one gets a token also where that takes more rows than there is room: else it would wait for ever.
+    """
     found: dict[bytes, int] = {}
     for one in prompts:
-        number = int(max(0, min(one.prompt_left - (one.session_id in held), room * one.prompt_left / one.rows_left)))
-        found[one.session_id] = number
-        room -= number + _num_more_rows(one, number)
+        least = 1 if room >= 1.0 and not any(found.values()) else 0
+        found[one.session_id] = min(one.prompt_left - (one.session_id in held), max(least, one.tokens_in(room)))
+        room -= one.rows_of(found[one.session_id])
     return found
-
-
-def _num_more_rows(prompt: Deadline, num_tokens: int) -> float:
-    """Returns by how many rows without context so many of a prompt's tokens take longer than as many rows."""
-    return num_tokens * (prompt.rows_left / prompt.prompt_left - 1.0)

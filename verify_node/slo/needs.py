@@ -51,28 +51,15 @@ class Needs:
             for key in found
             if key in self.owed_more and sum(path_probability[key][:budget]) >= self._owed[key] - SLACK
         ]
-        behind.sort(key=lambda key: -self._owed[key])
-        while behind:  # those for which nothing can be taken make room for the others
-            taken = self._taken(behind, path_probability, budget)
-            if len(taken) == len(behind):
-                return found | taken
-            behind = [key for key in behind if key in taken]
-        return found
-
-    def _taken(
-        self, behind: Sequence[bytes], path_probability: Mapping[bytes, Sequence[float]], budget: int
-    ) -> dict[bytes, float]:
-        """Returns the needs that are met if the budget is divided among all these texts."""
-        taken: dict[bytes, float] = {}
-        each = max(1, int(CROWDING * budget / len(behind)))
+        each = max(1, int(CROWDING * budget / max(1, len(behind))))
         left = _shares(self._weights, budget)
-        for key in behind:
+        for key in sorted(behind, key=lambda key: -self._owed[key]):
             client, missing = self._deadlines[key].client, self._owed[key]
             sums = [*accumulate(path_probability[key][: min(each, left[client])])]
             enough = bisect_left(sums, missing - SLACK)
             if enough < len(sums):
-                taken[key], left[client] = min(missing, sums[enough]), left[client] - enough - 1
-        return taken
+                found[key], left[client] = min(missing, sums[enough]), left[client] - enough - 1
+        return found
 
     def most_drafted(self, seconds: Sequence[float], budget: int) -> int:
         """Returns the most drafted tokens with which a round ends in time for the session that can wait least.

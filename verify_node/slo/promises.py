@@ -136,8 +136,7 @@ class Promises:
         deadline = session.deadline
         if deadline is None:
             return None
-        num_rows = ceil(self._cost.prompt_rows(0, len(session.tokens)))
-        return Ask(deadline.due - now, num_rows, deadline.slo.tpot_s, self._pages(session))
+        return Ask(deadline.due - now, len(session.tokens), deadline.slo.tpot_s, self._pages(session))
 
     def _again(self, sessions: Mapping[bytes, Session], now: float) -> dict[bytes, Deadline]:
         """Returns the declined deadlines to reconsider, and drops those that can no longer be in time."""
@@ -215,7 +214,8 @@ class Promises:
 
     def _set_prompt(self, deadline: Deadline, session: Session, num_cached: int) -> None:
         num_left = len(session.tokens) - num_cached
-        deadline.set_prompt(num_left, self._cost.prompt_rows(num_cached, num_left))
+        rows = (self._cost.prompt_rows(num_cached, number) for number in (num_left, 1))
+        deadline.set_prompt(num_left, *rows)
 
     def _pages(self, session: Session) -> int:
         return -(-session.limit // self._pool.page_size)

@@ -129,7 +129,7 @@ class Watch:
             num_clients=len(present),
             clients=(*self._present(present, now), *self._lost(present, now)),
             events=tuple(
-                replace(event, at=self._epoch_s + event.at) for event in core.client_events.newest_first()[:MAX_EVENTS]
+                replace(event, at=self._epoch_s + event.at) for event in core.client_events.newest_first(MAX_EVENTS)
             ),
             sources=_sources(core.counts),
         )

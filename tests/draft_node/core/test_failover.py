@@ -209,7 +209,7 @@ def test_why_one_refuses_this_node_is_known_while_the_other_is_away():
     core = make()
     core.receive(UNFIT, 0.5, 0)
     core.tick(TRY_S)
-    assert core.links.trouble == "it does not fit (tokenizer); take another"
+    assert core.links.trouble == "tcp://a:1: it does not fit (tokenizer); take another"
     core = make()
     core.tick(TRY_S)
     core.receive(Refusal("not_enrolled", "its key is not enrolled", "enrol it"), TRY_S, 1)

@@ -83,3 +83,6 @@ def test_refusals_push_nobody_out():
     client_events.refused("b", f"code-{2 * MAX_VISITS - 1}", 3000.0, why="another release")
     assert client_events.newest_first()[0].num_times == 2, "ordinary refusals do not push it out"
     assert client_events.take_news() == []
+    client_events.refused("late", "too_many_sessions", 4000.0)
+    shown = client_events.newest_first(40)
+    assert (len(shown), sum(bool(event.why) for event in shown), shown[0].client) == (40, 20, "late")

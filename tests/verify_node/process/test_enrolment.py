@@ -156,6 +156,12 @@ def test_a_refused_file_stays_refused_when_the_owner_is_revoked_and_comes_back(
     caplog.clear()
     assert found.look_again() == {}, "it says what it said when it was refused"
     assert [vars(record)["file"] for record in caplog.records] == ["rival.pub"], "which its log says"
+    caplog.clear()
+    enrol(tmp_path, "d", file="rival", key=rival.public_key)
+    assert [one.name for one in found.look_again().values()] == ["d"]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"], "it was mended"
+    enrol(tmp_path, "b", file="rival", key=rival.public_key)
+    found.look()
     (tmp_path / "rival.pub").unlink()
     found.look()
     enrol(tmp_path, "b", file="rival", key=rival.public_key)

@@ -37,11 +37,6 @@ def test_no_text_needs_more_than_a_fifth_beyond_an_equal_part():
     assert both(6.1) == [0.0, 0.0]
 
 
-def test_a_text_for_which_nothing_can_be_taken_makes_no_other_late():
-    hopeless = text(10.0, "b", probabilities=(0.95,) * 20)
-    assert asked(hopeless, text(4.0, "a", probabilities=(0.999,) * 10), budget=10) == [0.0, pytest.approx(3.0)]
-
-
 def test_a_clients_texts_share_its_weights_part_of_the_budget():
     liar = [text(3.0, "liar", probabilities=(1.0,) * 24) for _ in range(4)]
     honest = [text(2.0, name) for name in "bcd"]
