@@ -32,7 +32,7 @@ HERE = Path(__file__).parents[1]
 RESULTS, FIGURE = "results.json", "figure.png"
 SECTIONS = ("full", "quick")
 OTHER_SETTINGS = "with other settings than the shipped ones"
-RECORDINGS = "replay the texts of this file, of models of your own (docs/SIMULATION.md)"
+RECORDINGS = "--recordings", "replay the texts of this file, of models of your own (docs/SIMULATION.md)"
 UNJUDGED = f"This ran {OTHER_SETTINGS}, for which our goals are: nothing is judged."
 Config = TypeVar("Config")
 
@@ -153,7 +153,8 @@ def _with_policy(settings: Any, policy: str) -> Any:
 
 def own_options(config: Any) -> dict[str, str]:
     """Settings that are options of an experiment: the file that it replays, and those that its class names."""
-    replays = {"recordings": RECORDINGS} if "recordings" in {each.name for each in fields(config)} else {}
+    option, what = RECORDINGS
+    replays = {option.removeprefix("--"): what} if "recordings" in {each.name for each in fields(config)} else {}
     return replays | getattr(config, "OPTIONS", {})
 
 
