@@ -78,8 +78,7 @@ class Refined(CostModel):
         self.num_rounds = 0
         self.usual_error = 0.0
         """Smoothed difference between a round's time and its prediction, relative to the prediction."""
-        self.prompt_row, self.prompt_context = 1.0, 0.0
-        """Rows that a prompt's token takes, and of each token before it; `Prefill` learns both."""
+        self._prompt_row, self._prompt_context = 1.0, 0.0  # as in `learn_prompts`
         self._work_each_s = 0.0  # as in `work_s`, for each session, smoothed
         self._trust = PROFILE_ROUNDS if self.profiled else 0.0
         self._moments = np.zeros((3, 4))  # decayed sums of the products of the first three of `_add`'s parts with all
@@ -92,6 +91,10 @@ class Refined(CostModel):
         """
         return cached_tokens * num_tokens / num_sessions if self.reads_per_row else cached_tokens
 
+    def learn_prompts(self, row: float, context: float) -> None:
+        """Takes the rows that a prompt's token takes, and those for each token before it (`Prefill`)."""
+        self._prompt_row, self._prompt_context = row, context
+
     def prompt_rows(self, start: int, num_tokens: int) -> float:
         """Returns the rows without context that take as long as a prompt's tokens from position `start` on.
 
@@ -99,7 +102,7 @@ class Refined(CostModel):
         """
         if not self.reads_per_row or not self.profiled:
             return num_tokens
-        return num_tokens * max(1.0, self.prompt_row + self.prompt_context * (start + num_tokens / 2))
+        return num_tokens * max(1.0, self._prompt_row + self._prompt_context * (start + num_tokens / 2))
 
     def work_s(self, num_sessions: int) -> float:
         """Returns the node's own work for a round beside its pass, in seconds, with so many open sessions."""

@@ -171,7 +171,7 @@ def test_nothing_to_measure_is_told(tmp_path: Path, file: Path) -> None:
 
 
 def test_held_out_answers_are_written_once(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is there stays, and what is of more prompts than there are now goes."""
+    """Files that are there stay; those of other prompts or of another target go."""
     folder, written = tmp_path / "answers", Mock(return_value=[])
     monkeypatch.setattr(answers, "write", written)
     monkeypatch.setattr(answers, "real", Mock(return_value=[("chat", str(i), "Hi") for i in range(10)]))

@@ -102,7 +102,7 @@ class Prefill:
         self._model = cost.model if cost.profiled else Linear(fixed_s=1.0, token_s=1.0 / FIRST_ROWS)
         scale = 1.0 if cost.profiled else 0.0  # of the model, 0: unknown
         self._known = np.array([scale, *FIRST])  # and costs as in `Room`
-        cost.prompt_row, cost.prompt_context = FIRST
+        cost.learn_prompts(*FIRST)
         self._doubt = np.diag(FIRST_DOUBT)  # covariances of their logarithms
         self._unusual = [0.0, 0.0]  # surprise of the latest round without prefill that counts, and with, if unusual
         self._num_unmeasured = 0
@@ -175,7 +175,7 @@ class Prefill:
         pulls = self._doubt @ shares
         gains = pulls / (NOISE + shares @ pulls)
         self._known = np.maximum(self._known * np.exp(gains * min(max(surprise, -most), most)), LEAST)
-        self._cost.prompt_row, self._cost.prompt_context = self._known[1:].tolist()
+        self._cost.learn_prompts(*self._known[1:].tolist())
         self._doubt += np.diag(shares**2 * DRIFT) - np.outer(gains, pulls)
         bound = np.minimum(1.0, np.sqrt(MOST_DOUBT / self._doubt.diagonal()))
         self._doubt *= np.outer(bound, bound)
